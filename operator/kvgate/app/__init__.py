@@ -1,0 +1,1 @@
+"""The shell: command line, settings, and the clock."""

@@ -1,0 +1,1 @@
+"""The judgement: pure, total, without clock or logging."""

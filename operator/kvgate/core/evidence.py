@@ -1,0 +1,129 @@
+"""What was measured: paths, samples, and the evidence of one sweep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+
+@dataclass(frozen=True, order=True)
+class Path:
+    """An ordered pair of nodes that KV bytes would travel, prefill → decode."""
+
+    source: str
+    destination: str
+
+    @property
+    def same_node(self) -> bool:
+        return self.source == self.destination
+
+    def __str__(self) -> str:
+        return f"{self.source}→{self.destination}"
+
+
+class Layer(StrEnum):
+    LINK = "link"
+    ENDPOINT = "endpoint"
+
+
+class Phase(StrEnum):
+    ISOLATED = "Isolated"
+    CONCURRENT = "Concurrent"
+
+
+class Memory(StrEnum):
+    HOST = "host"
+    GPU = "gpu"
+
+
+class FailureKind(StrEnum):
+    """Why a sample carries no number; the last word of the tool or of the walker."""
+
+    CONNECT_REFUSED = "ConnectRefused"
+    CONNECT_TIMEOUT = "ConnectTimeout"
+    NO_ROUTE = "NoRoute"
+    SERVER_BUSY = "ServerBusy"
+    SERVER_LOST = "ServerLost"
+    PORT_IN_USE = "PortInUse"
+    STALLED_FLOW = "StalledFlow"
+    TOO_SHORT = "TooShort"
+    UNREADABLE = "Unreadable"
+    AMBIGUOUS = "Ambiguous"
+    IMPLAUSIBLE = "Implausible"
+    WRONG_HOST = "WrongHost"
+    WRONG_RUN = "WrongRun"
+    COUNTERS_STILL = "CountersStill"
+    INTERRUPTED = "Interrupted"
+    PARTNER_SILENT = "PartnerSilent"
+    TOOL_MISSING = "ToolMissing"
+    TOOL_FAILED = "ToolFailed"
+
+
+FAULTS_OF_THE_PATH = frozenset(
+    {FailureKind.CONNECT_TIMEOUT, FailureKind.NO_ROUTE, FailureKind.STALLED_FLOW, FailureKind.PARTNER_SILENT}
+)
+"""Failures that say something about the path itself: judged as Unreachable. All others could not look."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    kind: FailureKind
+    message: str
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One measurement of one path by one tool: exactly one of `bytes_per_second` and `failure`.
+
+    `bytes_per_second` is payload in bytes per second of wall time as the receiver counted it.
+    """
+
+    run_id: str
+    path: Path
+    layer: Layer
+    tool: str
+    operation: str
+    memory: Memory
+    transport: str
+    phase: Phase
+    streams: int
+    measured_at: datetime
+    bytes_per_second: float | None = None
+    failure: Failure | None = None
+    bytes_moved: int | None = None
+    seconds: float | None = None
+    retransmits: int | None = None
+    host_cpu_percent: float | None = None
+    remote_cpu_percent: float | None = None
+    interface: str = ""
+    interface_bytes: int | None = None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.bytes_per_second is None) == (self.failure is None):
+            raise ValueError(f"sample of {self.path}: needs a number or a failure, and not both")
+
+
+@dataclass(frozen=True)
+class NodeIdentity:
+    """Who a node was when it was measured; evidence dies with any of these."""
+
+    name: str
+    uid: str = ""
+    boot_id: str = ""
+    kernel: str = ""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The whole outcome of one sweep."""
+
+    run_id: str
+    pool_uid: str
+    planned: tuple[Path, ...]
+    samples: tuple[Sample, ...]
+    measured_at: datetime
+    nodes: tuple[NodeIdentity, ...] = ()
+    report: str = ""
+    problems: tuple[str, ...] = field(default=())

@@ -1,0 +1,1 @@
+"""Sweep plan to manifests, result text to samples: pure."""

@@ -1,0 +1,1 @@
+"""Runs inside the probe pod: standard library and the measuring tool, nothing else."""
