@@ -1,0 +1,365 @@
+"""The spec of an InferencePool: the request to gate one DynamoGraphDeployment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from kvgate.api.quantities import (
+    Derating,
+    Duration,
+    Percentage,
+    PositiveDecimal,
+    PositiveDuration,
+    Skew,
+    Throughput,
+)
+from kvgate.api.selectors import NodeSelector
+from kvgate.api.wire import Cel, KeyRef, Name, NameRef, Wire, Word
+from kvgate.api.words import (
+    Approval,
+    DeleteAction,
+    EndpointTool,
+    EventLossAction,
+    KVDtype,
+    KVEvents,
+    LinkTool,
+    LossAction,
+    MemoryKind,
+    Mode,
+    OnConflict,
+    SweepPhase,
+)
+
+Attestations = Annotated[tuple[Word, ...], Field(max_length=32)]
+
+
+class Enforcement(Wire):
+    """How kvgate shares the deployment with other writers."""
+
+    on_conflict: OnConflict = OnConflict.HOLD
+    """What to do when another manager's manifest names the gated field."""
+    adopt: bool = False
+    """Whether to take over a capability that was already on."""
+
+
+class FromWorkers(Wire):
+    """Read the config.json and block size that the running worker itself publishes."""
+
+
+class ConfigFrom(Wire):
+    """Read the model's config.json, and optionally its hf_quant_config.json, from ConfigMaps."""
+
+    config_map_key_ref: KeyRef
+    quant_config_map_key_ref: KeyRef | None = None
+
+
+class TensorParallel(Wire):
+    """Ranks per engine."""
+
+    prefill: Annotated[int, Field(ge=1, le=1024)] = 1
+    decode: Annotated[int, Field(ge=1, le=1024)] = 1
+
+
+class KVCache(Wire):
+    """Where the KV bytes per token come from; no source means fromWorkers."""
+
+    from_workers: FromWorkers | None = None
+    bytes_per_token: Annotated[int, Field(ge=1, le=1 << 40)] | None = None
+    """KV-cache bytes per token over all layers, for models that kvgate does not know."""
+    config_from: ConfigFrom | None = None
+    dtype: KVDtype = KVDtype.AUTO
+    """Element type of the KV cache; auto takes what the worker's args and the config say. FP8 weights do
+    not imply FP8 KV."""
+    block_tokens: Annotated[int, Field(ge=1, le=65536)] | None = None
+    """Tokens per KV block; default: what the worker says, else 16."""
+    tensor_parallel: TensorParallel = Field(default_factory=TensorParallel)
+    speculative_layers: Annotated[int, Field(ge=0, le=64)] = 0
+    """MTP or draft layers that the engine moves too."""
+    window_cap: bool = True
+    """False for engines that move windowed layers whole."""
+
+
+ONE_KV_SOURCE = Cel(
+    "[has(self.fromWorkers), has(self.bytesPerToken), has(self.configFrom)].filter(x, x).size() <= 1",
+    "name at most one source of KV bytes: fromWorkers, bytesPerToken or configFrom",
+)
+
+
+class Model(Wire):
+    """The model that is served, and how large its KV cache is."""
+
+    name: Name
+    kv_cache: Annotated[KVCache, ONE_KV_SOURCE] = Field(default_factory=KVCache)
+
+
+class Prompt(Wire):
+    """A prompt size and its share of the requests."""
+
+    tokens: Annotated[int, Field(ge=1, le=1 << 24)]
+    share: Percentage | None = None
+
+
+SHARES = (
+    Cel("size(self) > 0", "name at least one prompt size, for example {tokens: 3000}"),
+    Cel(
+        "self.all(p, has(p.share)) || self.all(p, !has(p.share))",
+        "give every prompt size a share, or none (then all requests count as the largest)",
+    ),
+    Cel(
+        "!self.all(p, has(p.share)) || (self.map(p, double(p.share.replace('%', ''))).sum() > 99.99 && "
+        "self.map(p, double(p.share.replace('%', ''))).sum() < 100.01)",
+        "the shares of the prompt sizes must add up to 100%",
+    ),
+)
+
+
+class Workload(Wire):
+    """The load that the gate judges for."""
+
+    fixed_overhead: Duration = Duration("0s")
+    """Time added to each request besides transfer and queueing."""
+    prompts: Annotated[tuple[Prompt, ...], Field(max_length=16), *SHARES]
+    peak_requests_per_second: PositiveDecimal | None = None
+    """Without it the load criterion is Unknown."""
+    skew: Skew = Skew("1.25")
+    """Load of the busiest worker over the mean."""
+
+
+class LinkProbe(Wire):
+    """What the wire carries."""
+
+    tool: LinkTool = LinkTool.IPERF3
+    streams: Annotated[int, Field(ge=1, le=128)] = 4
+    duration: PositiveDuration = PositiveDuration("10s")
+
+
+class EndpointProbe(Wire):
+    """What the KV transport achieves end to end."""
+
+    tool: EndpointTool = EndpointTool.UCX_GET
+    descriptor_bytes: Annotated[int, Field(ge=1, le=1 << 30)] = 32768
+    memory: MemoryKind = MemoryKind.HOST
+
+
+class Probe(Wire):
+    """How paths are measured."""
+
+    link: LinkProbe = Field(default_factory=LinkProbe)
+    endpoint: EndpointProbe = Field(default_factory=EndpointProbe)
+    phases: Annotated[tuple[SweepPhase, ...], Field(min_length=1, max_length=2)] = (
+        SweepPhase.ISOLATED,
+        SweepPhase.CONCURRENT,
+    )
+    host_network: bool = False
+    """Honoured only if the operator's settings allow it."""
+    port: Annotated[int, Field(ge=1024, le=65534)] = 5201
+    load_derating: Derating = Derating("1.0")
+    """Capacity under serving load over capacity idle."""
+
+
+class Schedule(Wire):
+    """When paths are measured, and how many."""
+
+    interval: PositiveDuration = PositiveDuration("24h")
+    jitter: Duration = Duration("10m")
+    max_paths: Annotated[int, Field(ge=1, le=1_000_000)] = 4096
+    sweep_timeout: PositiveDuration = PositiveDuration("3h")
+
+
+class Reports(Wire):
+    """How long FabricReports are kept."""
+
+    keep: Annotated[int, Field(ge=1, le=100)] = 2
+    retain_on_delete: bool = False
+
+
+class Fabric(Wire):
+    """Which nodes, measured how and how often."""
+
+    prefill_nodes: NodeSelector | None = None
+    """Default: the scheduling constraints of the target's own prefill worker."""
+    decode_nodes: NodeSelector | None = None
+    """Default: the scheduling constraints of the target's own decode worker."""
+    probe: Probe = Field(default_factory=Probe)
+    schedule: Schedule = Field(default_factory=Schedule)
+    evidence_ttl: Annotated[PositiveDuration, Field(alias="evidenceTTL")] = PositiveDuration("48h")
+    reports: Reports = Field(default_factory=Reports)
+
+
+TTL_OUTLASTS_SCHEDULE = Cel(
+    "duration(self.evidenceTTL) > "
+    "duration(self.schedule.interval) + duration(self.schedule.jitter) + duration(self.schedule.sweepTimeout)",
+    "evidenceTTL must be longer than schedule.interval + jitter + sweepTimeout, "
+    "else evidence expires before it is renewed",
+)
+
+
+class Trace(Wire):
+    """A Mooncake-format JSONL trace, gzip allowed."""
+
+    config_map_key_ref: KeyRef
+
+
+class Benchmark(Wire):
+    """The routing A/B: KV against round-robin."""
+
+    target_ref: NameRef | None = None
+    """A staging DynamoGraphDeployment; without it the A/B is Unknown."""
+    allow_live: bool = False
+    """Whether the target itself may be used, inside change windows only."""
+    requests_per_second: Annotated[int, Field(ge=1, le=10_000)] = 4
+    blocks: Annotated[int, Field(ge=2, le=64)] = 8
+    max_live_utilization: Percentage = Percentage("50%")
+    trace: Trace | None = None
+
+
+class RoutingCriteria(Wire):
+    """What KV-aware routing must prove."""
+
+    min_ttft_improvement: Percentage = Percentage("20%")
+    max_error_rate_increase: Percentage = Percentage("0.5%")
+    """Percentage points."""
+    kv_events: KVEvents = KVEvents.REQUIRED
+    benchmark: Benchmark = Field(default_factory=Benchmark)
+    approval: Approval = Approval.NOT_REQUIRED
+    attestations: Attestations = ()
+
+
+class DisaggregationCriteria(Wire):
+    """What the prefill/decode split must prove."""
+
+    min_throughput: Throughput | None = None
+    """Least judged throughput of a path."""
+    ttft_budget: PositiveDuration = PositiveDuration("200ms")
+    """Most that the split may add to the time to first token."""
+    slowest_percent_of_paths: Annotated[int, Field(ge=1, le=100)] = 10
+    """The judged percentile: this share of the paths may be slower than the judged one."""
+    max_utilization: Percentage = Percentage("70%")
+    min_coverage: Percentage = Percentage("100%")
+    """Share of the planned paths that must have given a number."""
+    approval: Approval = Approval.REQUIRED
+    attestations: Attestations = ()
+
+
+class ReloadVersusRecompute(Wire):
+    """Typed numbers for the storage break-even; declared, never measured: at most Inconclusive."""
+
+    storage_throughput: Throughput
+    prefill_tokens_per_second: Annotated[int, Field(ge=1, le=100_000_000)]
+
+
+class KVStorageCriteria(Wire):
+    """What external KV storage must prove."""
+
+    approval: Approval = Approval.REQUIRED
+    attestations: Attestations = ()
+    reload_versus_recompute: ReloadVersusRecompute | None = None
+
+
+class Criteria(Wire):
+    """One block per gated capability; a capability without a block is not gated."""
+
+    routing: RoutingCriteria | None = None
+    disaggregation: DisaggregationCriteria | None = None
+    kv_storage: Annotated[KVStorageCriteria | None, Field(alias="kvStorage")] = None
+
+
+class MetricsLost(Wire):
+    """What to do when metrics stay away."""
+
+    after: PositiveDuration = PositiveDuration("10m")
+    action: LossAction = LossAction.HOLD
+
+
+class Monitor(Wire):
+    """How the deployment is watched once something is on."""
+
+    interval: PositiveDuration = PositiveDuration("15s")
+    prometheus_ref: NameRef | None = None
+    """An endpoint from the operator's settings, never a URL."""
+    max_error_rate_increase: Percentage = Percentage("1%")
+    min_cache_hit_ratio: Percentage | None = None
+    """Reported and alerted; closes nothing by itself."""
+    model_not_ready_for: PositiveDuration = PositiveDuration("60s")
+    on_metrics_lost: MetricsLost = Field(default_factory=MetricsLost)
+
+
+class ChangeWindow(Wire):
+    """A recurring span in which capabilities may be enabled and live benchmarks run; never needed for a rollback."""
+
+    schedule: Annotated[str, Field(min_length=9, max_length=128)]
+    """Five cron fields: minute, hour, day of month, month, day of week."""
+    duration: PositiveDuration
+    time_zone: Word = "UTC"
+
+
+class OnDelete(Wire):
+    """What happens to enabled capabilities when the pool is deleted."""
+
+    routing: DeleteAction = DeleteAction.REVERT
+    disaggregation: DeleteAction = DeleteAction.LEAVE
+
+
+class Rollback(Wire):
+    """What happens when evidence or approval goes away."""
+
+    on_kv_events_lost: Annotated[EventLossAction, Field(alias="onKVEventsLost")] = EventLossAction.ROUND_ROBIN
+    on_evidence_lost: LossAction = LossAction.HOLD
+    on_approval_lost: LossAction = LossAction.HOLD
+    on_delete: OnDelete = Field(default_factory=OnDelete)
+    cooldown: Duration = Duration("1h")
+    """Delays enabling and re-applying, never disabling."""
+
+
+_NODES = "name nodes in fabric.prefillNodes and fabric.decodeNodes"
+_REFER = "refer to that pool in gatewayPoolRef"
+_OPAQUE = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+FOREIGN_FIELDS: Mapping[str, tuple[Mapping[str, Any], str]] = {
+    "selector": (_OPAQUE, _NODES),
+    "targetPorts": ({"type": "array", "maxItems": 64, "items": _OPAQUE}, _REFER),
+    "targetPortNumber": ({"type": "integer"}, _REFER),
+    "extensionRef": (_OPAQUE, _REFER),
+    "endpointPickerRef": (_OPAQUE, _REFER),
+}
+"""Fields of the Gateway API Inference Extension's InferencePool: declared so that a rule can refuse them by name."""
+
+
+def _foreign(field: str, instead: str) -> Cel:
+    text = f"{field} belongs to the InferencePool of inference.networking.k8s.io; this one is kvgate.dev: {instead}"
+    return Cel(f"!has(self.{field})", text)
+
+
+POOL_RULES = (
+    *(_foreign(field, instead) for field, (_, instead) in FOREIGN_FIELDS.items()),
+    Cel("has(self.targetRef)", "targetRef is required: name a DynamoGraphDeployment in this namespace"),
+    Cel("has(self.model)", "model is required: name the model that is served"),
+    Cel("has(self.workload)", "workload is required: name at least one prompt size"),
+    Cel(
+        "!has(self.targetRef) || !has(oldSelf.targetRef) || self.targetRef == oldSelf.targetRef",
+        "targetRef is immutable: make a new pool for another deployment",
+    ),
+)
+
+
+class PoolSpec(Wire):
+    """The request to gate one DynamoGraphDeployment."""
+
+    mode: Mode = Mode.OBSERVE
+    """Observe measures and reports; Recommend also writes the patch out; Enforce patches."""
+    suspend: bool = False
+    target_ref: NameRef
+    """A DynamoGraphDeployment in this namespace; immutable."""
+    gateway_pool_ref: NameRef | None = None
+    """The Gateway API Inference Extension's InferencePool that this one speaks for."""
+    enforcement: Enforcement = Field(default_factory=Enforcement)
+    model: Model
+    workload: Workload
+    fabric: Annotated[Fabric, TTL_OUTLASTS_SCHEDULE] = Field(default_factory=Fabric)
+    criteria: Criteria = Field(default_factory=Criteria)
+    monitor: Monitor = Field(default_factory=Monitor)
+    change_windows: Annotated[tuple[ChangeWindow, ...], Field(max_length=16)] = ()
+    rollback: Rollback = Field(default_factory=Rollback)

@@ -1,0 +1,56 @@
+"""FabricReport: the whole evidence of a sweep, in shards that an index names."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AwareDatetime, Field
+
+from kvgate.api.wire import Cel, Name, Text, Wire, Word
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class PoolRef(Wire):
+    """The very pool, by name and UID."""
+
+    name: Name
+    uid: Annotated[str, Field(min_length=1, max_length=64)]
+
+
+class ShardRef(Wire):
+    """A shard and the digest of its data."""
+
+    name: Name
+    sha256: Sha256
+
+
+class ReportSpec(Wire):
+    """Either a shard (index, encoding, data, sha256) or the index, which names the shards and is written last."""
+
+    run_id: Annotated[str, Field(alias="runID", min_length=1, max_length=64)]
+    pool_ref: PoolRef
+    index: Annotated[int, Field(ge=0, le=10_000)] | None = None
+    encoding: Word | None = None
+    data: Annotated[str, Field(max_length=900_000)] | None = None
+    sha256: Sha256 | None = None
+    shards: Annotated[tuple[ShardRef, ...], Field(max_length=1000)] = ()
+    measured_at: AwareDatetime | None = None
+    paths: Annotated[int, Field(ge=0)] | None = None
+    measured: Annotated[int, Field(ge=0)] | None = None
+    fabric_class: Word | None = None
+    """What the vendor or network team declares; shown beside what was measured."""
+    notes: Text | None = None
+
+
+REPORT_RULES = (
+    Cel("self == oldSelf", "a report is immutable: evidence is measured again, never edited"),
+    Cel(
+        "has(self.data) != (has(self.shards) && size(self.shards) > 0)",
+        "a report is either a shard with data or an index with shards",
+    ),
+    Cel(
+        "!has(self.data) || (has(self.index) && has(self.encoding) && has(self.sha256))",
+        "a shard needs index, encoding and sha256 beside its data",
+    ),
+)

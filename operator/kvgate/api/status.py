@@ -1,0 +1,155 @@
+"""The status of an InferencePool: output, and the little that is read back as memory."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AwareDatetime, Field
+
+from kvgate.api.wire import Condition, ListMap, Text, Wire
+from kvgate.api.words import ApprovalState, Capability, Outcome
+
+
+class ApprovalStatus(Wire):
+    """Where the approval of one capability stands."""
+
+    state: ApprovalState = ApprovalState.MISSING
+    name: str = ""
+    approver: str = ""
+
+
+class CapabilityStatus(Wire):
+    """One gated capability: its verdict, its plan, its approval, and whether it is on."""
+
+    name: Capability
+    outcome: Outcome = Outcome.UNKNOWN
+    plan_hash: str = ""
+    """What an approval must name; empty until every finding is Pass or Inconclusive."""
+    proposed_at: AwareDatetime | None = None
+    epoch: int = 0
+    """Raised by each rollback of the split or of storage, so that reopening needs a new approval."""
+    enabled: bool = False
+    held_by: str = ""
+    """Why it is not enabled, in one word."""
+    approval: ApprovalStatus = Field(default_factory=ApprovalStatus)
+
+
+class PathRate(Wire):
+    """A path and its throughput."""
+
+    source: Annotated[str, Field(alias="from")]
+    destination: Annotated[str, Field(alias="to")]
+    bytes_per_second: int
+
+
+class LayerStatus(Wire):
+    """What one layer of the fabric was measured to carry."""
+
+    tool: str
+    paths: int
+    measured: int
+    worst: PathRate | None = None
+    judged_bytes_per_second: int | None = None
+    median_bytes_per_second: int | None = None
+
+
+class FabricStatus(Wire):
+    """The evidence that the verdict rests on."""
+
+    link: LayerStatus | None = None
+    endpoint: LayerStatus | None = None
+    bound_by: str = ""
+    measured_at: AwareDatetime | None = None
+    expires_at: AwareDatetime | None = None
+    report: str = ""
+
+
+class KVCacheStatus(Wire):
+    """How large the KV cache is, and how that is known."""
+
+    bytes_per_token: int
+    block_tokens: int
+    source: str
+    derivation: Text = ""
+
+
+class Estimate(Wire):
+    """What the split would add to the time to first token, at one prompt size."""
+
+    prompt_tokens: int
+    kv_bytes: int
+    added_ttft_milliseconds: int
+    queue_milliseconds: int | None = None
+    budget_milliseconds: int
+    bound_by: str = ""
+    outcome: Outcome = Outcome.UNKNOWN
+
+
+class RoutingStatus(Wire):
+    """What the routing A/B found, and the observed load."""
+
+    observed: str = ""
+    observed_requests_per_second: str = ""
+    """Read from Prometheus where one is configured; beside peakRequestsPerSecond, for information."""
+
+
+class BaselineEntry(Wire):
+    """A gated field as it was before the first write."""
+
+    component: str
+    env: str
+    present: bool
+    value: str = ""
+    owner: str = ""
+
+
+class TargetStatus(Wire):
+    """The deployment as last read."""
+
+    uid: str = ""
+    router_mode: str = ""
+    split: str = ""
+    baseline: Annotated[tuple[BaselineEntry, ...], Field(max_length=64)] = ()
+
+
+class Operation(Wire):
+    """A fence: written, with a resourceVersion precondition, before any foreign write."""
+
+    id: str
+    capability: Capability
+    plan_hash: str = ""
+    step: str
+    started_at: AwareDatetime
+
+
+class HistoryEntry(Wire):
+    """One thing that kvgate did."""
+
+    time: AwareDatetime
+    action: str
+    capability: Capability
+    reason: str
+    plan_hash: str = ""
+
+
+class PoolStatus(Wire):
+    """Everything that is known about a pool."""
+
+    observed_generation: int = -1
+    claimed: bool = False
+    """This pool, and no older one, owns the target."""
+    permitted: Annotated[tuple[Capability, ...], Field(max_length=3)] = ()
+    """Capabilities whose criteria pass, whose approval is valid and whose window is open."""
+    capabilities: Annotated[tuple[CapabilityStatus, ...], Field(max_length=3), ListMap(("name",))] = ()
+    fabric: FabricStatus | None = None
+    kv_cache: KVCacheStatus | None = None
+    estimates: Annotated[tuple[Estimate, ...], Field(max_length=16)] = ()
+    longest_prompt_within_budget: int | None = None
+    """Tokens, in whole blocks."""
+    routing: RoutingStatus | None = None
+    target: TargetStatus | None = None
+    last_handled_measure_at: str = ""
+    operation: Operation | None = None
+    history: Annotated[tuple[HistoryEntry, ...], Field(max_length=10)] = ()
+    """Newest first."""
+    conditions: Annotated[tuple[Condition, ...], Field(max_length=32), ListMap(("type",))] = ()

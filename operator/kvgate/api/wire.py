@@ -1,0 +1,107 @@
+"""The base of every model on the wire, and the markers that schemas carry beyond JSON Schema."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, GetJsonSchemaHandler
+from pydantic.alias_generators import to_camel
+from pydantic_core import CoreSchema
+
+from kvgate.api.words import ConditionStatus
+
+GROUP = "kvgate.dev"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+
+def camel(name: str) -> str:
+    """`min_ttft_improvement` → `minTTFTImprovement`: Kubernetes keeps acronyms in capitals."""
+    return to_camel(name).replace("Ttft", "TTFT")
+
+
+class Wire(BaseModel):
+    """Frozen, camelCase on the wire; attribute docstrings become field descriptions."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        alias_generator=camel,
+        populate_by_name=True,
+        extra="ignore",
+        use_attribute_docstrings=True,
+    )
+
+
+@dataclass(frozen=True)
+class Cel:
+    """An `Annotated` marker, or an entry of a model's `rules`: what the API server enforces."""
+
+    rule: str
+    message: str
+
+    def document(self) -> dict[str, str]:
+        return {"rule": self.rule, "message": self.message}
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return with_rules(dict(handler(core)), self)
+
+
+def with_rules(schema: dict[str, Any], *rules: Cel) -> dict[str, Any]:
+    """The schema with rules added after those it already has."""
+    return schema | {
+        "x-kubernetes-validations": [
+            *schema.get("x-kubernetes-validations", ()),
+            *(rule.document() for rule in rules),
+        ]
+    }
+
+
+@dataclass(frozen=True)
+class ListMap:
+    """An `Annotated` marker: a list keyed by the given wire names."""
+
+    keys: tuple[str, ...]
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return dict(handler(core)) | {
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": list(self.keys),
+        }
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """An `Annotated` marker: an object whose content is not looked at, here or by the API server."""
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+Name = Annotated[str, Field(min_length=1, max_length=253)]
+Word = Annotated[str, Field(min_length=1, max_length=128)]
+Text = Annotated[str, Field(max_length=32768)]
+
+
+class NameRef(Wire):
+    """A reference by name to an object in the same namespace."""
+
+    name: Name
+
+
+class KeyRef(Wire):
+    """One key of a ConfigMap in the same namespace."""
+
+    name: Name
+    key: Annotated[str, Field(min_length=1, max_length=253)]
+
+
+class Condition(Wire):
+    """One condition, as in metav1.Condition."""
+
+    type: Annotated[str, Field(max_length=316)]
+    status: ConditionStatus
+    reason: Annotated[str, Field(min_length=1, max_length=1024)]
+    message: Text = ""
+    observed_generation: int | None = None
+    last_transition_time: AwareDatetime
