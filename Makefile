@@ -1,0 +1,64 @@
+# Every way in. `make demo` and `make test` need nothing but Python 3.11 and, for all of it, root on Debian or Ubuntu.
+
+VENV := .venv/bin
+PYTHON := $(VENV)/python
+export PATH := $(CURDIR)/$(VENV):$(PATH)
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test build cluster cluster-down kind crds lint fmt lock bench clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## measure two shaped links, hold one pool, open the other (needs no cluster)
+	@.ci/bootstrap demo
+	@$(VENV)/kvgate demo
+
+test: ## run every tier that this machine allows; TIER=unit runs one (lint, unit, local, build, api, cluster)
+	@.ci/bootstrap test
+	@$(PYTHON) .ci/run_tiers.py $(TIER)
+
+build: ## make the wheel and the sdist in dist/, and run the wheel outside this checkout
+	@.ci/bootstrap demo
+	@rm -rf dist
+	@$(PYTHON) -m build --no-isolation --outdir dist .
+	@$(PYTHON) .ci/wheel_check.py dist
+
+cluster: ## start a real three-node Kubernetes to play with, and print its KUBECONFIG (root, Linux)
+	@.ci/bootstrap test
+	@$(PYTHON) -m tests.cluster up
+
+cluster-down: ## end that cluster and clear whatever an earlier one left
+	@$(PYTHON) -m tests.cluster down
+
+kind: ## make a kind cluster of three nodes from tests/kind.yaml (needs Docker and kind)
+	@command -v docker >/dev/null || { echo "make kind needs Docker, and there is no docker command here; make cluster needs none" >&2; exit 2; }
+	@command -v kind >/dev/null || { echo "make kind needs kind: go install sigs.k8s.io/kind@latest" >&2; exit 2; }
+	@docker info >/dev/null 2>&1 || { echo "make kind needs a running Docker engine: docker info failed" >&2; exit 2; }
+	kind create cluster --name kvgate --config tests/kind.yaml
+
+crds: ## write crds/ from the models
+	@.ci/bootstrap demo
+	@$(VENV)/kvgate crds --out crds
+
+lint: ## run the linters alone
+	@.ci/bootstrap demo
+	@$(PYTHON) .ci/run_tiers.py lint
+
+fmt: ## format the code, and fix what a linter can fix
+	@.ci/bootstrap demo
+	@$(PYTHON) -m ruff check --quiet --fix-only .
+	@$(PYTHON) -m ruff format .
+
+lock: ## pin every dependency again, with hashes
+	@.ci/bootstrap demo
+	@$(PYTHON) -m uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --extra dev pyproject.toml -o requirements.lock
+	@$(PYTHON) -m uv pip compile --quiet --no-deps --universal --python-version 3.11 --generate-hashes --no-emit-index-url .ci/go.in -o .ci/go.lock
+
+bench: ## measure again what benchmarks/ states (root, Linux)
+	@.ci/bootstrap test
+	@$(PYTHON) -m benchmarks
+
+clean: ## remove what was built and cached in this checkout, but not .venv
+	@rm -rf dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
