@@ -1,0 +1,96 @@
+"""What the walker reads of its own machine: interfaces, their byte counters, and whether it may write files."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import socket
+import struct
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+SIOCGIFADDR = 0x8915
+SIOCGIFMTU = 0x8921
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Bytes an interface has moved since it came up."""
+
+    received: int
+    sent: int
+
+
+def local_address_towards(address: str) -> str:
+    """The address this host would send from, or "" where it has no route."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((address, 9))
+        return str(probe.getsockname()[0])
+    return ""
+
+
+def interface_of(address: str) -> str:
+    """The interface that owns `address`, or "" where the system does not tell."""
+    with contextlib.suppress(OSError, ValueError):
+        wanted = ipaddress.ip_address(address.partition("%")[0])
+        if wanted.is_loopback:
+            return _loopback()
+        for _, name in socket.if_nameindex():
+            if wanted in _addresses(name):
+                return name
+    return ""
+
+
+def mtu_of(interface: str) -> int | None:
+    answer = _ask(interface, SIOCGIFMTU)
+    return None if answer is None else int(struct.unpack_from("i", answer, 16)[0])
+
+
+def counters_of(interface: str, table: Path = Path("/proc/net/dev")) -> Counters | None:
+    """Read from /proc/net/dev, which follows the network namespace even where /sys does not."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in table.read_text(encoding="ascii").splitlines():
+            name, _, numbers = line.partition(":")
+            if name.strip() == interface:
+                fields = numbers.split()
+                return Counters(received=int(fields[0]), sent=int(fields[8]))
+    return None
+
+
+def scratch_problem() -> str:
+    """Why iperf3 could not make its buffer file, or "" where it can."""
+    try:
+        with tempfile.TemporaryFile(prefix="kvgate-"):
+            return ""
+    except OSError:
+        return "no writable directory for iperf3's buffer file: mount an emptyDir (medium Memory) at /tmp"
+
+
+def _loopback() -> str:
+    names = {name for _, name in socket.if_nameindex()}
+    return next((name for name in ("lo", "lo0") if name in names), "")
+
+
+def _addresses(interface: str) -> frozenset[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    found: set[ipaddress.IPv4Address | ipaddress.IPv6Address] = set()
+    answer = _ask(interface, SIOCGIFADDR)
+    if answer is not None:
+        found.add(ipaddress.IPv4Address(answer[20:24]))
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/net/if_inet6").read_text(encoding="ascii").splitlines():
+            fields = line.split()
+            if fields[-1] == interface:
+                found.add(ipaddress.IPv6Address(int(fields[0], 16)))
+    return frozenset(found)
+
+
+def _ask(interface: str, request: int) -> bytes | None:
+    try:
+        import fcntl  # noqa: PLC0415 -- not every system has it
+
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            return fcntl.ioctl(sock.fileno(), request, struct.pack("256s", interface.encode()[:15]))
+    except (ImportError, OSError):
+        return None

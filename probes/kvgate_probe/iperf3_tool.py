@@ -1,0 +1,203 @@
+"""Runs iperf3 for one test, at either end; hands back its own text and never reads a number from it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import math
+import re
+import shutil
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from kvgate_probe.host import scratch_problem
+from kvgate_probe.peers import Address
+from kvgate_probe.wire import DATA_PORTS, Schedule, Trouble
+
+CONNECT_MILLISECONDS = 5000
+OVERHEAD_SECONDS = 15.0
+TRIES = 6
+FIRST_PAUSE_SECONDS = 0.2
+BUSY = "server is busy"
+REFUSED = "connection refused"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What one end has after a test: the tool's text, or the trouble."""
+
+    document: str = ""
+    trouble: Trouble | None = None
+    message: str = ""
+    attempts: int = 1
+
+    @property
+    def good(self) -> bool:
+        return self.trouble is None and bool(self.document) and not error_in(self.document)
+
+
+class Serving(Protocol):
+    @property
+    def port(self) -> int: ...
+
+    async def ended(self, seconds: float) -> bool: ...
+
+    async def stop(self) -> Ran: ...
+
+
+class Tool(Protocol):
+    def problem(self) -> Ran | None: ...
+
+    async def serve(self, control_port: int) -> Serving | Ran: ...
+
+    async def push(self, address: Address) -> Ran: ...
+
+
+@dataclass(frozen=True)
+class Iperf3:
+    """One one-off server or one client per test; `bind` is the address both use, where given."""
+
+    schedule: Schedule
+    bind: str | None = None
+    program: str = "iperf3"
+
+    def problem(self) -> Ran | None:
+        """Why no test at all can run on this host."""
+        if shutil.which(self.program) is None:
+            return Ran(trouble=Trouble.TOOL_MISSING, message="iperf3 is not installed in the probe's image")
+        scratch = scratch_problem()
+        return Ran(trouble=Trouble.TOOL_FAILED, message=scratch) if scratch else None
+
+    async def serve(self, control_port: int) -> Serving | Ran:
+        port = _free_port(range(control_port + 1, control_port + 1 + DATA_PORTS), self.bind)
+        if port is None:
+            first, last = control_port + 1, control_port + DATA_PORTS
+            return Ran(trouble=Trouble.PORT_IN_USE, message=f"ports {first} to {last} are all in use")
+        return _Server(port, await _start(self.server_command(port)))
+
+    async def push(self, address: Address) -> Ran:
+        """Tries again, with growing pauses, while the server is busy or not yet listening."""
+        pause = FIRST_PAUSE_SECONDS
+        for attempt in range(1, TRIES + 1):
+            ran = await self._push_once(address, attempt)
+            error = error_in(ran.document).lower()
+            if attempt == TRIES or not (BUSY in error or REFUSED in error):
+                break
+            await asyncio.sleep(pause)
+            pause *= 2
+        if BUSY in error_in(ran.document).lower():
+            return Ran(ran.document, Trouble.SERVER_BUSY, f"busy at each of {TRIES} tries", TRIES)
+        return ran
+
+    async def _push_once(self, address: Address, attempt: int) -> Ran:
+        limit = self.schedule.duration_seconds + OVERHEAD_SECONDS
+        process = await _start(self.client_command(address))
+        try:
+            text = await asyncio.wait_for(_read(process), limit)
+        except TimeoutError:
+            message = f"iperf3 did not end within {limit:g} s"
+            return Ran(trouble=Trouble.TOOL_FAILED, message=message, attempts=attempt)
+        finally:
+            await _end(process)
+        return _ran(text, attempt)
+
+    def client_command(self, address: Address) -> Sequence[str]:
+        plan = self.schedule
+        command = [self.program, "-c", address.host, "-p", str(address.port), "-J"]
+        command += ["-t", str(math.ceil(plan.duration_seconds)), "-P", str(plan.streams)]
+        command += ["--connect-timeout", str(CONNECT_MILLISECONDS)]
+        if plan.paced_bits_per_second is not None:
+            command += ["-b", str(max(1, plan.paced_bits_per_second // plan.streams))]
+        return command + (["-B", self.bind] if self.bind else [])
+
+    def server_command(self, port: int) -> Sequence[str]:
+        idle = str(round(self.schedule.duration_seconds + OVERHEAD_SECONDS))
+        command = [self.program, "-s", "-p", str(port), "-1", "-J", "--idle-timeout", idle]
+        return command + (["-B", self.bind] if self.bind else [])
+
+
+class _Server:
+    def __init__(self, port: int, process: asyncio.subprocess.Process) -> None:
+        self.port = port
+        self._process = process
+        self._text = asyncio.ensure_future(_read(process))
+
+    async def ended(self, seconds: float) -> bool:
+        await asyncio.wait({self._text}, timeout=seconds)
+        return self._text.done()
+
+    async def stop(self) -> Ran:
+        """Ends the server, if it still waits, and hands back what it printed."""
+        try:
+            return _ran(await asyncio.wait_for(asyncio.shield(self._text), 0.5), 1)
+        except TimeoutError:
+            return Ran(trouble=Trouble.PARTNER_LOST, message="no test reached this end's server")
+        finally:
+            await _end(self._process)
+            self._text.cancel()
+
+
+def error_in(document: str) -> str:
+    """The error that the document itself speaks of, "" where it speaks of none or is no JSON."""
+    try:
+        values = json.loads(document)
+    except (ValueError, RecursionError):
+        return ""
+    error = values.get("error") if isinstance(values, dict) else None
+    return error if isinstance(error, str) else ""
+
+
+def _ran(text: str, attempts: int) -> Ran:
+    if not text.strip():
+        return Ran(trouble=Trouble.TOOL_FAILED, message="iperf3 ended without a word", attempts=attempts)
+    return Ran(_compact(text), attempts=attempts)
+
+
+def _compact(text: str) -> str:
+    """Leaves out the indentation; a JSON string holds no raw line end, so no content is touched."""
+    return re.sub(r"\n[ \t]*", "\n", text).strip()
+
+
+async def _start(command: Sequence[str]) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+
+
+async def _read(process: asyncio.subprocess.Process) -> str:
+    output, _ = await process.communicate()
+    return output.decode("utf-8", "replace")
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()
+
+
+def _free_port(candidates: range, bind: str | None) -> int | None:
+    return next((port for port in candidates if _is_free(port, bind)), None)
+
+
+def _is_free(port: int, bind: str | None) -> bool:
+    family, address = _any_address(bind)
+    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_STREAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((address, port))
+        sock.listen(1)
+        return True
+    return False
+
+
+def _any_address(bind: str | None) -> tuple[socket.AddressFamily, str]:
+    if bind:
+        return (socket.AF_INET6 if ":" in bind else socket.AF_INET), bind
+    return (socket.AF_INET6, "::") if socket.has_ipv6 and socket.has_dualstack_ipv6() else (socket.AF_INET, "0.0.0.0")  # noqa: S104

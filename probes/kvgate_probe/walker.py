@@ -1,0 +1,334 @@
+"""Walks one node through the sweep: meets each partner in one total order, tests, and tells what came of it.
+
+Every walker visits its tests in the order (round, pair). At each it waits for a partner that is behind, and
+leaves to a make-up pass a test whose partner is ahead, silent or not yet known. The walker that is furthest
+behind never waits for one behind it, so there is always one that moves: no barrier, no deadlock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kvgate_probe import host
+from kvgate_probe.control import Question, Standing, State, ask, open_control
+from kvgate_probe.iperf3_tool import Ran, Serving, Tool
+from kvgate_probe.partners import Partner, Patience
+from kvgate_probe.peers import Address, Peers
+from kvgate_probe.wire import Result, Role, Schedule, Summary, Test, Trouble
+
+FAREWELL_SECONDS = 1.0
+SERVERS_PER_TEST = 8
+
+
+@dataclass(frozen=True)
+class Trip:
+    """What a walker needs to know before it starts."""
+
+    schedule: Schedule
+    node: str
+    control_port: int
+    bind: str | None
+    patience: Patience
+    clock: Callable[[], float]
+
+
+@dataclass
+class _Attempt:
+    """One test while it runs: when it began and what the interface had counted."""
+
+    test: Test
+    started_at: float
+    local_address: str = ""
+    interface: str = ""
+    before: int | None = None
+
+
+@dataclass
+class _Tally:
+    measured: int = 0
+    troubled: int = 0
+    troubles: dict[int, Trouble] = field(default_factory=dict)
+
+
+class Walker:
+    """One walk; `tell` receives each result as it comes."""
+
+    def __init__(self, trip: Trip, peers: Peers, tool: Tool, tell: Callable[[Result], None]) -> None:
+        self._trip, self._peers, self._tool, self._tell = trip, peers, tool, tell
+        self._tests = trip.schedule.tests_of(trip.node)
+        self._turns = len(trip.schedule.tests())
+        self._partners = {name: Partner(name) for name in {t.partner_of(trip.node) for t in self._tests}}
+        self._position, self._round, self._state = -1, 0, State.WALKING
+        self._port: int | None = None
+        self._attempt: _Attempt | None = None
+        self._tally = _Tally()
+
+    async def walk(self) -> Summary:
+        """Raises OSError where the control port is taken; a cancelled walk ends with its summary."""
+        started = self._trip.clock()
+        control = await open_control(self._answer, self._trip.bind, self._trip.control_port)
+        watchers = [asyncio.ensure_future(self._watch(partner)) for partner in self._partners.values()]
+        interrupted = False
+        try:
+            await self._walk_all()
+        except asyncio.CancelledError:
+            interrupted = True
+            self._interrupt()
+        finally:
+            for watcher in watchers:
+                watcher.cancel()
+            await self._say_farewell()
+            control.close()
+        return self._summary(started, interrupted=interrupted)
+
+    async def _walk_all(self) -> None:
+        later = [test for test in self._tests if not await self._turn(test, test.index, last=False)]
+        for test in later:
+            await self._turn(test, self._turns + test.index, last=True)
+        self._position, self._state = 2 * self._turns, State.DONE
+        await self._linger()
+
+    async def _turn(self, test: Test, position: int, *, last: bool) -> bool:
+        """False where the test must wait for the make-up pass."""
+        self._position, self._round = position, test.round
+        self._attempt = _Attempt(test, self._trip.clock())
+        partner = self._partners[test.partner_of(self._trip.node)]
+        problem = self._tool.problem()
+        if problem is None:
+            problem = await self._meet(test, partner)
+        if problem is not None and problem.trouble in _MAY_CHANGE and not last:
+            self._attempt = None
+            return False
+        if problem is None:
+            problem = await (self._push(partner) if self._is_source(test) else self._serve(test, partner))
+        self._record(problem, partner)
+        return True
+
+    async def _meet(self, test: Test, partner: Partner) -> Ran | None:
+        """None once the partner stands at the same test; for the source, once its server listens too."""
+        began, partner.settled = self._now(), None
+        while True:
+            await self._ask(partner, test.index)
+            problem = self._why_not(partner, waited=self._now() - began)
+            if problem is not None:
+                return problem
+            if partner.position == self._position and (partner.port or not self._is_source(test)):
+                return None
+            await asyncio.sleep(self._trip.patience.poll_seconds)
+
+    def _why_not(self, partner: Partner, waited: float) -> Ran | None:
+        patience = self._trip.patience
+        if partner.state is State.LEAVING:
+            return Ran(trouble=Trouble.INTERRUPTED, message="the partner was told to end", attempts=0)
+        if partner.settled is not None:
+            return Ran(trouble=partner.settled, message="the partner's end could not test", attempts=0)
+        if partner.position > self._position:
+            return Ran(trouble=Trouble.PARTNER_LOST, message="the partner has left this test", attempts=0)
+        if partner.silent(self._now(), patience):
+            return _silence(partner, patience)
+        known = partner.run or self._peers.find(partner.node) is not None
+        if not known and waited >= patience.address_seconds:
+            message = f"no address for the partner within {patience.address_seconds:g} s"
+            return Ran(trouble=Trouble.ADDRESS_UNKNOWN, message=message, attempts=0)
+        return None
+
+    async def _push(self, partner: Partner) -> Ran:
+        address = self._peers.find(partner.node)
+        if address is None or partner.port is None:
+            return Ran(trouble=Trouble.PARTNER_LOST, message="the partner's address is gone", attempts=0)
+        self._mark(host.local_address_towards(address.host))
+        return await self._tool.push(Address(address.host, partner.port))
+
+    async def _serve(self, test: Test, partner: Partner) -> Ran:
+        """Serves until the partner has gone on; a server that a stranger used up is started anew."""
+        address = self._peers.find(partner.node)
+        self._mark("" if address is None else host.local_address_towards(address.host))
+        ran = Ran(trouble=Trouble.PARTNER_LOST, message="no test reached this end's server")
+        for _ in range(SERVERS_PER_TEST):
+            serving = await self._tool.serve(self._trip.control_port)
+            if isinstance(serving, Ran):
+                return serving
+            latest = await self._serve_once(serving, test, partner)
+            ran = latest if latest.good or not ran.good else ran
+            if self._parted(partner):
+                break
+        return ran
+
+    async def _serve_once(self, serving: Serving, test: Test, partner: Partner) -> Ran:
+        poll = self._trip.patience.poll_seconds
+        self._port = serving.port
+        try:
+            while not self._parted(partner) and not await serving.ended(poll):
+                await self._ask(partner, test.index)
+        finally:
+            self._port = None
+            ran = await serving.stop()
+        for _ in range(10):
+            await self._ask(partner, test.index)
+            if self._parted(partner):
+                break
+            await asyncio.sleep(poll)
+        return ran
+
+    def _parted(self, partner: Partner) -> bool:
+        ahead = partner.position > self._position or partner.gone
+        return ahead or partner.silent(self._now(), self._trip.patience)
+
+    async def _linger(self) -> None:
+        """Answers until every partner is done or gone, so that none takes an ended walk for silence."""
+        while not all(p.gone or p.silent(self._now(), self._trip.patience) for p in self._partners.values()):
+            if not any(self._peers.find(p.node) or p.run for p in self._partners.values() if not p.gone):
+                return
+            await asyncio.sleep(self._trip.patience.poll_seconds)
+
+    async def _watch(self, partner: Partner) -> None:
+        """Asks from time to time, so that a death is known everywhere at once and costs its silence once."""
+        pause = max(self._trip.patience.watch_seconds, self._trip.patience.poll_seconds * len(self._partners))
+        while not partner.gone:
+            began = self._now()
+            await self._ask(partner)
+            await asyncio.sleep(max(0.0, pause - (self._now() - began)))
+
+    async def _ask(self, partner: Partner, test: int | None = None) -> None:
+        address = None if partner.gone else self._peers.find(partner.node)
+        if address is None:
+            return
+        asked_at = self._now()
+        standing = await ask(address, Question(self._standing(), test), self._trip.patience.ask_seconds)
+        if standing is None:
+            partner.miss(asked_at)
+        elif standing.run != self._trip.schedule.run_id:
+            partner.miss(asked_at, Trouble.WRONG_RUN)
+        elif standing.node != partner.node:
+            partner.miss(asked_at, Trouble.WRONG_HOST)
+        else:
+            partner.hear(standing)
+
+    def _answer(self, question: Question) -> Standing:
+        asker = self._partners.get(question.standing.node)
+        if asker is not None and question.standing.run == self._trip.schedule.run_id:
+            asker.hear(question.standing)
+        settled = None if question.test is None else self._tally.troubles.get(question.test)
+        return self._standing(settled)
+
+    def _standing(self, settled: Trouble | None = None) -> Standing:
+        return Standing(
+            run=self._trip.schedule.run_id,
+            node=self._trip.node,
+            round=self._round,
+            state=self._state,
+            position=self._position,
+            port=self._port,
+            settled=settled,
+        )
+
+    def _mark(self, local_address: str) -> None:
+        if self._attempt is not None:
+            interface = host.interface_of(self._trip.bind or local_address)
+            self._attempt.started_at = self._trip.clock()
+            self._attempt.local_address, self._attempt.interface = local_address, interface
+            self._attempt.before = self._counted(interface)
+
+    def _counted(self, interface: str) -> int | None:
+        counters = host.counters_of(interface)
+        if counters is None or self._attempt is None:
+            return None
+        return counters.sent if self._is_source(self._attempt.test) else counters.received
+
+    def _record(self, ran: Ran, partner: Partner) -> None:
+        attempt = self._attempt
+        if attempt is None:
+            return
+        self._tally.measured += ran.good
+        self._tally.troubled += not ran.good
+        if ran.trouble is not None:
+            self._tally.troubles[attempt.test.index] = ran.trouble
+        self._tell(self._result(attempt, ran, partner))
+        self._attempt = None
+
+    def _result(self, attempt: _Attempt, ran: Ran, partner: Partner) -> Result:
+        plan, address = self._trip.schedule, self._peers.find(partner.node)
+        return Result(
+            run_id=plan.run_id,
+            pool_uid=plan.pool_uid,
+            node=self._trip.node,
+            role=Role.SOURCE if self._is_source(attempt.test) else Role.DESTINATION,
+            pair=attempt.test.pair,
+            round=attempt.test.round,
+            phase=plan.phase,
+            tool=plan.tool,
+            streams=plan.streams,
+            planned_seconds=plan.duration_seconds,
+            started_at=attempt.started_at,
+            ended_at=self._trip.clock(),
+            attempts=ran.attempts,
+            partner_run=partner.run,
+            partner_address="" if address is None else address.host,
+            local_address=attempt.local_address,
+            interface=attempt.interface,
+            mtu=host.mtu_of(attempt.interface) if attempt.interface else None,
+            interface_bytes_before=attempt.before,
+            interface_bytes_after=None if attempt.before is None else self._counted(attempt.interface),
+            paced_bits_per_second=plan.paced_bits_per_second,
+            document=ran.document,
+            trouble=ran.trouble,
+            message=ran.message,
+        )
+
+    def _interrupt(self) -> None:
+        """The test in flight becomes an error, never a number."""
+        self._state, self._port = State.LEAVING, None
+        if self._attempt is not None:
+            partner = self._partners[self._attempt.test.partner_of(self._trip.node)]
+            self._record(Ran(trouble=Trouble.INTERRUPTED, message="this walker was told to end"), partner)
+
+    async def _say_farewell(self) -> None:
+        living: list[Address] = []
+        for partner in self._partners.values():
+            address = self._peers.find(partner.node)
+            if address is not None and partner.state is not State.LEAVING:
+                living.append(address)
+        words = (ask(address, Question(self._standing()), FAREWELL_SECONDS) for address in living)
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*words)
+
+    def _summary(self, started: float, *, interrupted: bool) -> Summary:
+        return Summary(
+            run_id=self._trip.schedule.run_id,
+            node=self._trip.node,
+            planned=len(self._tests),
+            measured=self._tally.measured,
+            troubled=self._tally.troubled,
+            interrupted=interrupted,
+            seconds=self._trip.clock() - started,
+            message=", ".join(sorted({kind.value for kind in self._tally.troubles.values()})),
+        )
+
+    def _is_source(self, test: Test) -> bool:
+        return test.pair.source == self._trip.node
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+
+_MAY_CHANGE = frozenset(
+    {
+        Trouble.PARTNER_SILENT,
+        Trouble.PARTNER_LOST,
+        Trouble.ADDRESS_UNKNOWN,
+        Trouble.WRONG_RUN,
+        Trouble.WRONG_HOST,
+    }
+)
+
+
+def _silence(partner: Partner, patience: Patience) -> Ran:
+    if partner.stranger is not None:
+        message = "the partner's address is answered by a walker of another run or node"
+        return Ran(trouble=partner.stranger, message=message, attempts=0)
+    message = f"no answer on the control port for {patience.silence_seconds:g} s"
+    return Ran(trouble=Trouble.PARTNER_SILENT, message=message, attempts=0)

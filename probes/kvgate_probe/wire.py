@@ -1,0 +1,389 @@
+"""What the operator and the probe say to each other: the schedule, the result lines and the summary, as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import NoReturn
+
+WIRE_VERSION = 1
+MAX_DOCUMENT_CHARACTERS = 262_144
+MAX_TERMINATION_BYTES = 4096
+MAX_SECONDS = 3600.0
+MAX_STREAMS = 64
+DATA_PORTS = 8
+"""A walker's control port is `port`; its tool listens on one of the next DATA_PORTS ports."""
+
+
+class WireError(ValueError):
+    """A document that is not what the wire promises; the message never repeats its content."""
+
+
+class Role(StrEnum):
+    SOURCE = "source"
+    DESTINATION = "destination"
+
+
+class Trouble(StrEnum):
+    """Why the walker has no document to show for a test."""
+
+    SERVER_BUSY = "ServerBusy"
+    PORT_IN_USE = "PortInUse"
+    INTERRUPTED = "Interrupted"
+    PARTNER_SILENT = "PartnerSilent"
+    PARTNER_LOST = "PartnerLost"
+    ADDRESS_UNKNOWN = "AddressUnknown"
+    WRONG_RUN = "WrongRun"
+    WRONG_HOST = "WrongHost"
+    TOOL_MISSING = "ToolMissing"
+    TOOL_FAILED = "ToolFailed"
+
+
+@dataclass(frozen=True, order=True)
+class Pair:
+    """Bytes flow from `source` to `destination`."""
+
+    source: str
+    destination: str
+
+
+@dataclass(frozen=True, order=True)
+class Test:
+    """One planned measurement; `index` is its place in the one total order that all walkers follow."""
+
+    __test__ = False
+
+    index: int
+    round: int
+    pair: Pair
+
+    def partner_of(self, node: str) -> str:
+        return self.pair.destination if node == self.pair.source else self.pair.source
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The whole sweep, the same for every walker; `paced_bits_per_second` is for all streams together."""
+
+    run_id: str
+    pool_uid: str
+    tool: str
+    rounds: tuple[tuple[Pair, ...], ...]
+    duration_seconds: float
+    streams: int
+    port: int
+    phase: str
+    line_rate_bytes_per_second: float | None = None
+    paced_bits_per_second: int | None = None
+
+    def tests(self) -> tuple[Test, ...]:
+        ordered = [(number, pair) for number, pairs in enumerate(self.rounds) for pair in sorted(pairs)]
+        return tuple(Test(index, number, pair) for index, (number, pair) in enumerate(ordered))
+
+    def tests_of(self, node: str) -> tuple[Test, ...]:
+        return tuple(t for t in self.tests() if node in (t.pair.source, t.pair.destination))
+
+
+@dataclass(frozen=True)
+class Result:
+    """One end's record of one test: the tool's own text, or the trouble that kept it from having any.
+
+    Times are Unix seconds by the node's clock. The interface's bytes are those sent at the source and those
+    received at the destination; None where the system does not tell.
+    """
+
+    run_id: str
+    pool_uid: str
+    node: str
+    role: Role
+    pair: Pair
+    round: int
+    phase: str
+    tool: str
+    streams: int
+    planned_seconds: float
+    started_at: float
+    ended_at: float
+    attempts: int
+    partner_run: str = ""
+    partner_address: str = ""
+    local_address: str = ""
+    interface: str = ""
+    mtu: int | None = None
+    interface_bytes_before: int | None = None
+    interface_bytes_after: int | None = None
+    paced_bits_per_second: int | None = None
+    document: str = ""
+    trouble: Trouble | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What the termination message carries: counts, never a measurement."""
+
+    run_id: str
+    node: str
+    planned: int
+    measured: int
+    troubled: int
+    interrupted: bool
+    seconds: float
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A line that is no result of ours, and why."""
+
+    reason: str
+
+
+def encode_schedule(schedule: Schedule) -> str:
+    document: dict[str, object] = {
+        "version": WIRE_VERSION,
+        "runID": schedule.run_id,
+        "poolUID": schedule.pool_uid,
+        "tool": schedule.tool,
+        "rounds": [[{"from": p.source, "to": p.destination} for p in pairs] for pairs in schedule.rounds],
+        "durationSeconds": schedule.duration_seconds,
+        "streams": schedule.streams,
+        "port": schedule.port,
+        "phase": schedule.phase,
+    }
+    if schedule.line_rate_bytes_per_second is not None:
+        document["lineRateBytesPerSecond"] = schedule.line_rate_bytes_per_second
+    if schedule.paced_bits_per_second is not None:
+        document["pacedBitsPerSecond"] = schedule.paced_bits_per_second
+    return _dump(document)
+
+
+def decode_schedule(text: str) -> Schedule:
+    """Raises WireError for anything but a schedule in which no node is in two tests of one round."""
+    reader = _Reader.of(text, "schedule")
+    reader.version()
+    return Schedule(
+        run_id=reader.name("runID"),
+        pool_uid=reader.text("poolUID"),
+        tool=reader.name("tool"),
+        rounds=tuple(_round(reader, n, entry) for n, entry in enumerate(reader.items("rounds"))),
+        duration_seconds=reader.number("durationSeconds", above=0, most=MAX_SECONDS),
+        streams=reader.whole("streams", least=1, most=MAX_STREAMS),
+        port=reader.whole("port", least=1, most=65535 - DATA_PORTS),
+        phase=reader.name("phase"),
+        line_rate_bytes_per_second=reader.maybe_number("lineRateBytesPerSecond", above=0),
+        paced_bits_per_second=reader.maybe_whole("pacedBitsPerSecond", least=1),
+    )
+
+
+def encode_result(result: Result) -> str:
+    """One line of JSON, without the line end; a document longer than the limit is cut and so unreadable."""
+    return _dump(
+        {
+            "kvgateProbe": WIRE_VERSION,
+            "runID": result.run_id,
+            "poolUID": result.pool_uid,
+            "node": result.node,
+            "role": result.role.value,
+            "from": result.pair.source,
+            "to": result.pair.destination,
+            "round": result.round,
+            "phase": result.phase,
+            "tool": result.tool,
+            "streams": result.streams,
+            "plannedSeconds": result.planned_seconds,
+            "startedAt": result.started_at,
+            "endedAt": result.ended_at,
+            "attempts": result.attempts,
+            "partnerRunID": result.partner_run,
+            "partnerAddress": result.partner_address,
+            "localAddress": result.local_address,
+            "interface": result.interface,
+            "mtu": result.mtu,
+            "interfaceBytesBefore": result.interface_bytes_before,
+            "interfaceBytesAfter": result.interface_bytes_after,
+            "pacedBitsPerSecond": result.paced_bits_per_second,
+            "document": result.document[:MAX_DOCUMENT_CHARACTERS],
+            "trouble": None if result.trouble is None else result.trouble.value,
+            "message": result.message[:1000],
+        }
+    )
+
+
+def decode_line(text: str) -> Result | Unreadable:
+    """Never raises: whatever a pod printed is a result of this wire or unreadable."""
+    try:
+        return _decode_result(_Reader.of(text, "line"))
+    except WireError as error:
+        return Unreadable(str(error))
+
+
+def _decode_result(reader: _Reader) -> Result:
+    if reader.values.get("kvgateProbe") != WIRE_VERSION:
+        raise WireError(f"the line is not marked kvgateProbe {WIRE_VERSION}")
+    document, trouble = reader.text("document"), reader.maybe_text("trouble")
+    if not document and trouble is None:
+        raise WireError("the line has neither a document nor a trouble")
+    return Result(
+        run_id=reader.name("runID"),
+        pool_uid=reader.text("poolUID"),
+        node=reader.name("node"),
+        role=Role(reader.one_of("role", Role)),
+        pair=Pair(reader.name("from"), reader.name("to")),
+        round=reader.whole("round"),
+        phase=reader.name("phase"),
+        tool=reader.name("tool"),
+        streams=reader.whole("streams", least=1, most=MAX_STREAMS),
+        planned_seconds=reader.number("plannedSeconds", above=0, most=MAX_SECONDS),
+        started_at=reader.number("startedAt"),
+        ended_at=reader.number("endedAt"),
+        attempts=reader.whole("attempts"),
+        partner_run=reader.text("partnerRunID"),
+        partner_address=reader.text("partnerAddress"),
+        local_address=reader.text("localAddress"),
+        interface=reader.text("interface"),
+        mtu=reader.maybe_whole("mtu"),
+        interface_bytes_before=reader.maybe_whole("interfaceBytesBefore"),
+        interface_bytes_after=reader.maybe_whole("interfaceBytesAfter"),
+        paced_bits_per_second=reader.maybe_whole("pacedBitsPerSecond", least=1),
+        document=document,
+        trouble=None if trouble is None else Trouble(reader.one_of("trouble", Trouble)),
+        message=reader.text("message"),
+    )
+
+
+def encode_summary(summary: Summary) -> str:
+    """At most MAX_TERMINATION_BYTES bytes, whatever the message."""
+    return _dump(
+        {
+            "kvgateProbe": WIRE_VERSION,
+            "runID": summary.run_id[:128],
+            "node": summary.node[:256],
+            "planned": summary.planned,
+            "measured": summary.measured,
+            "troubled": summary.troubled,
+            "interrupted": summary.interrupted,
+            "seconds": round(summary.seconds, 3),
+            "message": summary.message[:400],
+        }
+    )
+
+
+def decode_summary(text: str) -> Summary | Unreadable:
+    try:
+        reader = _Reader.of(text, "summary")
+        return Summary(
+            run_id=reader.name("runID"),
+            node=reader.name("node"),
+            planned=reader.whole("planned"),
+            measured=reader.whole("measured"),
+            troubled=reader.whole("troubled"),
+            interrupted=reader.flag("interrupted"),
+            seconds=reader.number("seconds"),
+            message=reader.text("message"),
+        )
+    except WireError as error:
+        return Unreadable(str(error))
+
+
+def _dump(document: Mapping[str, object]) -> str:
+    return json.dumps(document, separators=(",", ":"), allow_nan=False)
+
+
+def _round(reader: _Reader, number: int, entry: object) -> tuple[Pair, ...]:
+    if not isinstance(entry, list):
+        raise WireError(f"{reader.what}: rounds[{number}] must be a list of pairs")
+    pairs = tuple(_pair(f"{reader.what}: rounds[{number}]", item) for item in entry)
+    nodes = [node for pair in pairs for node in (pair.source, pair.destination)]
+    if len(nodes) != len(set(nodes)):
+        raise WireError(f"{reader.what}: rounds[{number}] has a node in two tests")
+    return pairs
+
+
+def _pair(where: str, item: object) -> Pair:
+    if not isinstance(item, dict):
+        raise WireError(f"{where} must hold objects with from and to")
+    reader = _Reader(where, item)
+    return Pair(reader.name("from"), reader.name("to"))
+
+
+def _no_constant(_: str) -> NoReturn:
+    raise WireError("NaN and Infinity are no numbers")
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Typed access to a JSON object's fields; every wrong one is a WireError that names the field."""
+
+    what: str
+    values: Mapping[str, object]
+
+    @classmethod
+    def of(cls, text: str, what: str) -> _Reader:
+        try:
+            values = json.loads(text, parse_constant=_no_constant)
+        except (ValueError, RecursionError):
+            raise WireError(f"{what}: not JSON ({len(text)} characters)") from None
+        if not isinstance(values, dict):
+            raise WireError(f"{what}: must be a JSON object")
+        return cls(what, values)
+
+    def version(self) -> None:
+        if self.values.get("version") != WIRE_VERSION:
+            raise WireError(f"{self.what}: version must be {WIRE_VERSION}")
+
+    def text(self, key: str) -> str:
+        value = self.values.get(key)
+        if not isinstance(value, str):
+            raise WireError(f"{self.what}: {key} must be a string")
+        return value
+
+    def maybe_text(self, key: str) -> str | None:
+        return None if self.values.get(key) is None else self.text(key)
+
+    def name(self, key: str) -> str:
+        value = self.text(key)
+        if not 1 <= len(value) <= 253 or not value.isprintable():
+            raise WireError(f"{self.what}: {key} must be 1 to 253 printable characters")
+        return value
+
+    def one_of(self, key: str, kinds: type[Enum]) -> str:
+        value = self.text(key)
+        if value not in {kind.value for kind in kinds}:
+            raise WireError(f"{self.what}: {key} is none of the {len(kinds)} known words")
+        return value
+
+    def flag(self, key: str) -> bool:
+        value = self.values.get(key)
+        if not isinstance(value, bool):
+            raise WireError(f"{self.what}: {key} must be true or false")
+        return value
+
+    def items(self, key: str) -> list[object]:
+        value = self.values.get(key)
+        if not isinstance(value, list):
+            raise WireError(f"{self.what}: {key} must be a list")
+        return value
+
+    def number(self, key: str, *, above: float = -math.inf, most: float = math.inf) -> float:
+        value = self.values.get(key)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise WireError(f"{self.what}: {key} must be a finite number")
+        if not above < value <= most:
+            raise WireError(f"{self.what}: {key} must be more than {above:g} and at most {most:g}")
+        return float(value)
+
+    def maybe_number(self, key: str, *, above: float) -> float | None:
+        return None if self.values.get(key) is None else self.number(key, above=above)
+
+    def whole(self, key: str, *, least: int = 0, most: int = 2**63) -> int:
+        value = self.values.get(key)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise WireError(f"{self.what}: {key} must be a whole number from {least} to {most}")
+        return value
+
+    def maybe_whole(self, key: str, *, least: int = 0) -> int | None:
+        return None if self.values.get(key) is None else self.whole(key, least=least)
