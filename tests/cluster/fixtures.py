@@ -1,0 +1,47 @@
+"""pytest fixtures: a real control plane (tier api) and a real three-node cluster (tier cluster), once per run."""
+
+import secrets
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from tests.cluster import leftovers
+from tests.cluster.access import Access
+from tests.cluster.binaries import binary
+from tests.cluster.cache import CannotRunError
+from tests.cluster.controlplane import LOOPBACK, start_control_plane
+from tests.cluster.leftovers import Ledger, states
+
+CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build what the selected tests need before the first of them starts, outside any test's timeout."""
+    asked = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    if session.config.option.collectonly or "control_plane" not in asked:
+        return
+    with suppress(CannotRunError):  # the fixture says it again, to the tests that it concerns
+        for name in CONTROL_PLANE:
+            binary(name)
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[Access]:
+    """etcd, kube-apiserver, kube-controller-manager and kube-scheduler on loopback; no node, no root needed."""
+    with _state() as ledger:
+        yield start_control_plane(ledger, LOOPBACK)
+
+
+@contextmanager
+def _state() -> Iterator[Ledger]:
+    """A fresh state directory, cleared at the end of the run, at Ctrl-C and at SIGTERM, or by the next run."""
+    leftovers.clear_abandoned()
+    ledger = Ledger.open(states() / f"t{secrets.token_hex(3)}")
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield ledger
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+        leftovers.clear(ledger.state)

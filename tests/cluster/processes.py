@@ -1,0 +1,103 @@
+"""Starts programs in sessions of their own and ends them by pid, never mistaking a reused pid for ours."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True)
+class Process:
+    """A pid with the kernel's start time (clock ticks since boot), which tells it from a later one of that number."""
+
+    pid: int
+    start_ticks: int
+
+    def runs(self) -> bool:
+        return start_ticks(self.pid) == self.start_ticks
+
+
+def start_ticks(pid: int) -> int | None:
+    """When the process started, in clock ticks since boot; None when there is none or only its zombie is left."""
+    try:
+        stat = (PROC / str(pid) / "stat").read_text()
+    except OSError:
+        return None
+    state, *fields = stat.rpartition(")")[2].split()
+    return None if state in {"Z", "X"} else int(fields[18])
+
+
+def this_process() -> Process:
+    ticks = start_ticks(os.getpid())
+    assert ticks is not None
+    return Process(os.getpid(), ticks)
+
+
+def start(argv: Sequence[str | Path], log: Path, environment: Mapping[str, str]) -> Process:
+    """Start a program detached from the terminal's Ctrl-C, with both outputs appended to `log`."""
+    with log.open("ab") as output:
+        child = subprocess.Popen(
+            [str(part) for part in argv],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **environment},
+            start_new_session=True,
+        )
+    child.returncode = 0  # it outlives this object on purpose: it is ended, and reaped, by its pid
+    return Process(child.pid, start_ticks(child.pid) or 0)
+
+
+def kill(processes: Iterable[Process]) -> None:
+    """Kill what still runs and return when it is gone. Nothing here holds data that a gentler end would save."""
+    victims = [process for process in processes if process.runs()]
+    for process in victims:
+        _kill(process.pid)
+    _wait_until_gone(victims, 10.0)
+    for process in victims:
+        _reap(process.pid)
+
+
+def marked(variable: str, value: str) -> list[Process]:
+    """Every process whose environment holds `variable=value`: the children of what we started are found so too."""
+    wanted = f"{variable}={value}".encode()
+    found = []
+    for entry in PROC.iterdir():
+        if entry.name.isdigit() and wanted in _environment(entry):
+            ticks = start_ticks(int(entry.name))
+            found += [Process(int(entry.name), ticks)] if ticks is not None else []
+    return found
+
+
+def _environment(entry: Path) -> list[bytes]:
+    try:
+        return (entry / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _wait_until_gone(processes: Sequence[Process], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while running := [process.pid for process in processes if process.runs()]:
+        if time.monotonic() >= deadline:
+            raise TimeoutError(f"processes {running} still run {seconds:.0f} s after they were killed")
+        time.sleep(0.02)
+
+
+def _reap(pid: int) -> None:
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return

@@ -1,0 +1,3 @@
+module kvgate.dev/tests/gobins/pause
+
+go 1.25.0
