@@ -140,7 +140,7 @@ def run_tier(runner: Runner, tier: Tier, *, strict: bool) -> Row:
 def run_all(runner: Runner, only: Tier | None, rows: list[Row], *, strict: bool) -> None:
     """Appends a row for each wanted tier as it ends, so that a stopped run still has a table."""
     machine = this_machine(runner.environment["PATH"])
-    for tier in tiers.wanted(only):
+    for tier in tiers.wanted(only, machine):
         failed = frozenset(row.tier for row in rows if row.bad)
         if why := tiers.refusal(tier, machine, failed):
             heading(f"NOT RUN {tier}: {why}")

@@ -72,11 +72,12 @@ def truthy(value: str) -> bool:
     return value.strip().lower() not in {"", "0", "false", "no", "off"}
 
 
-def wanted(only: Tier | None) -> tuple[Tier, ...]:
-    """The rows of a run: all, or one tier with the build that it needs."""
+def wanted(only: Tier | None, machine: Machine) -> tuple[Tier, ...]:
+    """The rows of a run: all, or one tier with the build that it needs if it can run here."""
     if only is None:
         return tuple(Tier)
-    return (Tier.BUILD, only) if only in NEEDS_BUILD else (only,)
+    builds = only in NEEDS_BUILD and not refusal(only, machine)
+    return (Tier.BUILD, only) if builds else (only,)
 
 
 def refusal(tier: Tier, machine: Machine, failed: frozenset[Tier] = frozenset()) -> str:

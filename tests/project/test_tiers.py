@@ -55,16 +55,17 @@ def test_a_failed_build_refuses_what_needs_it_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("only", "rows"),
+    ("only", "machine", "rows"),
     [
-        pytest.param(None, tuple(Tier), id="nothing asked for is everything"),
-        pytest.param(Tier.UNIT, (Tier.UNIT,), id="unit needs no build"),
-        pytest.param(Tier.API, (Tier.BUILD, Tier.API), id="api brings the build"),
-        pytest.param(Tier.CLUSTER, (Tier.BUILD, Tier.CLUSTER), id="cluster brings the build"),
+        pytest.param(None, MAC, tuple(Tier), id="nothing asked for is everything, on any machine"),
+        pytest.param(Tier.UNIT, LINUX_ROOT, (Tier.UNIT,), id="unit needs no build"),
+        pytest.param(Tier.API, LINUX_USER, (Tier.BUILD, Tier.API), id="api brings the build"),
+        pytest.param(Tier.CLUSTER, LINUX_ROOT, (Tier.BUILD, Tier.CLUSTER), id="cluster brings the build"),
+        pytest.param(Tier.CLUSTER, LINUX_USER, (Tier.CLUSTER,), id="nothing is built for a tier that cannot run"),
     ],
 )
-def test_wanted_rows(only: Tier | None, rows: tuple[Tier, ...]) -> None:
-    assert tiers.wanted(only) == rows
+def test_wanted_rows(only: Tier | None, machine: Machine, rows: tuple[Tier, ...]) -> None:
+    assert tiers.wanted(only, machine) == rows
 
 
 @pytest.mark.parametrize(
