@@ -1,0 +1,67 @@
+"""From the nodes of a pool to the schedule of its sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import product
+
+from kvgate.core.evidence import Path, Phase
+from kvgate.probe.colouring import rounds_between
+from kvgate_probe.wire import Pair, Schedule
+
+
+@dataclass(frozen=True)
+class LinkTest:
+    """How one path is tested; the line rate (bytes per second) and the pace (bits per second) where known."""
+
+    duration_seconds: float
+    streams: int
+    port: int
+    tool: str = "iperf3"
+    line_rate_bytes_per_second: float | None = None
+    paced_bits_per_second: int | None = None
+
+
+@dataclass(frozen=True)
+class SweepPlan:
+    """What is measured, in rounds, and which paths in use are not: those that start and end on one node."""
+
+    schedule: Schedule
+    paths: tuple[Path, ...]
+    unmeasured: tuple[Path, ...]
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return tuple(sorted({node for path in self.paths for node in (path.source, path.destination)}))
+
+    @property
+    def seconds(self) -> float:
+        """The time that the tests alone take, without start-up and rendezvous."""
+        return len(self.schedule.rounds) * self.schedule.duration_seconds
+
+
+def plan_sweep(
+    run_id: str, pool_uid: str, prefill: Iterable[str], decode: Iterable[str], test: LinkTest, phase: Phase
+) -> SweepPlan:
+    """Every prefill → decode path once; the same nodes in any order give the same plan."""
+    sources, destinations = sorted(set(prefill)), sorted(set(decode))
+    every = [Path(a, b) for a, b in product(sources, destinations)]
+    rounds = rounds_between(sources, destinations)
+    schedule = Schedule(
+        run_id=run_id,
+        pool_uid=pool_uid,
+        tool=test.tool,
+        rounds=tuple(tuple(Pair(path.source, path.destination) for path in sorted(r)) for r in rounds),
+        duration_seconds=test.duration_seconds,
+        streams=test.streams,
+        port=test.port,
+        phase=phase.value,
+        line_rate_bytes_per_second=test.line_rate_bytes_per_second,
+        paced_bits_per_second=test.paced_bits_per_second,
+    )
+    return SweepPlan(
+        schedule=schedule,
+        paths=tuple(path for path in every if not path.same_node),
+        unmeasured=tuple(path for path in every if path.same_node),
+    )
