@@ -46,11 +46,19 @@ def main(folder: str) -> int:
     if wheel is None:
         print(f"no wheel of kvgate in {folder}", file=sys.stderr)
         return 2
+    try:
+        _prove(wheel)
+    except subprocess.CalledProcessError as failure:
+        print(f"{wheel.name}: {failure.cmd[0]} ended with {failure.returncode} (see above)", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _prove(wheel: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="kvgate-wheel-") as scratch:
         commands = install(wheel, Path(scratch))
         for arguments in COMMANDS:
             print(f"kvgate {' '.join(arguments)}: {kvgate(commands, arguments).splitlines()[0]}")
-    return 0
 
 
 if __name__ == "__main__":

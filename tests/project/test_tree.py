@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 TOP_LEVEL = {
-    ".ci", ".dockerignore", ".gitignore", "LICENSE", "Makefile", "README.md", "benchmarks", "charts", "crds", "docs",
-    "manifests", "operator", "probes", "pyproject.toml", "requirements.lock", "tests",
+    ".ci", ".gitignore", "Makefile", "README.md", "benchmarks", "charts", "crds", "docs", "manifests", "operator",
+    "probes", "pyproject.toml", "requirements.lock", "tests",
 }  # fmt: skip
 PACKAGES = ("operator/kvgate", "probes/kvgate_probe")
 LONGEST_FUNCTION_LINES = 60
