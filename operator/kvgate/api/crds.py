@@ -125,7 +125,9 @@ def crd(kind: Kind) -> dict[str, Any]:
             "scope": "Namespaced",
             "names": _names(kind),
             "versions": [
-                version | status | {"additionalPrinterColumns": columns, "schema": {"openAPIV3Schema": _root(kind)}}
+                version
+                | status
+                | {"additionalPrinterColumns": columns, "schema": {"openAPIV3Schema": root_schema(kind)}}
             ],
         },
     }
@@ -142,7 +144,8 @@ def _names(kind: Kind) -> JSON:
     }
 
 
-def _root(kind: Kind) -> JSON:
+def root_schema(kind: Kind) -> JSON:
+    """The schema of the whole object."""
     properties: JSON = {
         "apiVersion": {"type": "string"},
         "kind": {"type": "string"},

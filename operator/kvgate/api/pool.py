@@ -109,7 +109,8 @@ SHARES = (
         "give every prompt size a share, or none (then all requests count as the largest)",
     ),
     Cel(
-        "!self.all(p, has(p.share)) || (self.map(p, double(p.share.replace('%', ''))).sum() > 99.99 && "
+        "size(self) == 0 || !self.all(p, has(p.share)) || "
+        "(self.map(p, double(p.share.replace('%', ''))).sum() > 99.99 && "
         "self.map(p, double(p.share.replace('%', ''))).sum() < 100.01)",
         "the shares of the prompt sizes must add up to 100%",
     ),

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, Field
 
-from kvgate.api.wire import Cel, Name, Text, Wire, Word
+from kvgate.api.wire import Cel, ObjectName, Text, Wire, Word
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
@@ -14,14 +14,14 @@ Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 class PoolRef(Wire):
     """The very pool, by name and UID."""
 
-    name: Name
+    name: ObjectName
     uid: Annotated[str, Field(min_length=1, max_length=64)]
 
 
 class ShardRef(Wire):
     """A shard and the digest of its data."""
 
-    name: Name
+    name: ObjectName
     sha256: Sha256
 
 

@@ -79,6 +79,8 @@ class Opaque:
 
 
 Name = Annotated[str, Field(min_length=1, max_length=253)]
+ObjectName = Annotated[str, Field(max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
+"""A name as Kubernetes gives it: it can hold neither a slash nor another namespace."""
 Word = Annotated[str, Field(min_length=1, max_length=128)]
 Text = Annotated[str, Field(max_length=32768)]
 
@@ -86,14 +88,14 @@ Text = Annotated[str, Field(max_length=32768)]
 class NameRef(Wire):
     """A reference by name to an object in the same namespace."""
 
-    name: Name
+    name: ObjectName
 
 
 class KeyRef(Wire):
     """One key of a ConfigMap in the same namespace."""
 
-    name: Name
-    key: Annotated[str, Field(min_length=1, max_length=253)]
+    name: ObjectName
+    key: Annotated[str, Field(max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
 
 
 class Condition(Wire):
