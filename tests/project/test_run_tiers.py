@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -15,9 +15,10 @@ import pytest
 import run_tiers
 
 LINGERING = """
-import pathlib, subprocess, sys, time
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-pathlib.Path(sys.argv[1]).write_text(str(child.pid))
+import fcntl, pathlib, subprocess, sys
+held = open(sys.argv[1], "w")
+fcntl.flock(held, fcntl.LOCK_EX)
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], pass_fds=[held.fileno()])
 """
 TEARING_DOWN = """
 import pathlib, sys, time
@@ -42,9 +43,14 @@ def _until(path: Path, seconds: float = 20.0) -> str:
     raise TimeoutError(path)
 
 
-def _alive(pid: int) -> bool:
-    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return bool(state.stdout.strip()) and not state.stdout.startswith("Z")
+def _is_held(path: Path) -> bool:
+    """Whether a living process still holds the lock that was taken on the file."""
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def test_the_exit_code_is_the_commands() -> None:
@@ -52,12 +58,12 @@ def test_the_exit_code_is_the_commands() -> None:
 
 
 def test_what_a_command_left_running_is_ended(tmp_path: Path) -> None:
-    _runner().run([sys.executable, "-c", LINGERING, str(tmp_path / "pid")])
-    pid = int(_until(tmp_path / "pid"))
+    lock = tmp_path / "lock"
+    _runner().run([sys.executable, "-c", LINGERING, str(lock)])
     deadline = time.monotonic() + 10
-    while _alive(pid) and time.monotonic() < deadline:
+    while _is_held(lock) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not _alive(pid)
+    assert not _is_held(lock)
 
 
 def test_a_stop_lets_the_command_tear_down_and_starts_no_other(tmp_path: Path) -> None:
