@@ -288,13 +288,24 @@ class Monitor(Wire):
     on_metrics_lost: MetricsLost = Field(default_factory=MetricsLost)
 
 
+FIVE_CRON_FIELDS = Cel(
+    "self.matches('^ *[0-9A-Za-z*,/#-]+( +[0-9A-Za-z*,/#-]+){4} *$')",
+    'must be five cron fields, minute hour day month weekday: for example "0 2 * * 6"',
+)
+ZONE_NAME = Cel(
+    "self.matches('^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$')",
+    "must be an IANA time zone: for example Europe/Berlin or UTC",
+)
+
+
 class ChangeWindow(Wire):
     """A recurring span in which capabilities may be enabled and live benchmarks run; never needed for a rollback."""
 
-    schedule: Annotated[str, Field(min_length=9, max_length=128)]
+    schedule: Annotated[str, Field(min_length=9, max_length=128), FIVE_CRON_FIELDS]
     """Five cron fields: minute, hour, day of month, month, day of week."""
     duration: PositiveDuration
-    time_zone: Word = "UTC"
+    time_zone: Annotated[str, Field(min_length=1, max_length=64), ZONE_NAME] = "UTC"
+    """An IANA name."""
 
 
 class OnDelete(Wire):

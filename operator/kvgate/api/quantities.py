@@ -12,7 +12,8 @@ from pydantic_core import CoreSchema, core_schema
 
 from kvgate.api.wire import Cel, with_rules
 
-_POSITIVE = r"([0-9]*[1-9][0-9]*(\.[0-9]+)?|[0-9]+\.[0-9]*[1-9][0-9]*)"
+_NUMBER = r"[0-9]{1,12}(\.[0-9]{1,12})?"
+_SPAN = r"[0-9]{1,7}(\.[0-9]{1,9})?(ms|s|m|h)"
 _LONGEST = 40
 
 
@@ -22,11 +23,13 @@ class Quantity(str):
     __slots__ = ()
     PATTERN: ClassVar[str]
     COMPLAINT: ClassVar[str]
+    ABOVE_ZERO: ClassVar[bool] = True
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """The quantity that `text` spells. Raises ValueError with the complaint that the API server would give."""
-        if len(text) > _LONGEST or not re.fullmatch(cls.PATTERN, text):
+        zero = cls.ABOVE_ZERO and not re.search("[1-9]", text)
+        if len(text) > _LONGEST or zero or not re.fullmatch(cls.PATTERN, text):
             raise ValueError(cls.COMPLAINT)
         return cls(text)
 
@@ -36,8 +39,9 @@ class Quantity(str):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        schema = {"type": "string", "maxLength": _LONGEST}
-        return with_rules(schema, Cel(f"self.matches(r'^{cls.PATTERN}$')", cls.COMPLAINT))
+        above_zero = " && self.matches('[1-9]')" if cls.ABOVE_ZERO else ""
+        rule = Cel(f"self.matches(r'^{cls.PATTERN}$'){above_zero}", cls.COMPLAINT)
+        return with_rules({"type": "string", "maxLength": _LONGEST}, rule)
 
 
 class Throughput(Quantity):
@@ -52,7 +56,7 @@ class Throughput(Quantity):
         "MiB/s": Decimal(2**20),
         "Mbit/s": Decimal(10**6) / 8,
     }
-    PATTERN = _POSITIVE + r"(GB/s|GiB/s|Gbit/s|MB/s|MiB/s|Mbit/s)"
+    PATTERN = _NUMBER + r"(GB/s|GiB/s|Gbit/s|MB/s|MiB/s|Mbit/s)"
     COMPLAINT = (
         "must be a positive number with its unit, one of GB/s, GiB/s, Gbit/s, MB/s, MiB/s, Mbit/s: for example 10GB/s"
     )
@@ -67,6 +71,7 @@ class Percentage(Quantity):
     """A share from 0% to 100%."""
 
     __slots__ = ()
+    ABOVE_ZERO = False
     PATTERN = r"(100(\.0+)?|[0-9]{1,2}(\.[0-9]+)?)%"
     COMPLAINT = "must be a percentage from 0% to 100%, with the sign: for example 70%"
 
@@ -79,7 +84,8 @@ class Duration(Quantity):
     """A span of time as Go writes it: 200ms, 90s, 1h30m."""
 
     __slots__ = ()
-    PATTERN = r"([0-9]+(\.[0-9]+)?(ms|s|m|h))+"
+    ABOVE_ZERO = False
+    PATTERN = rf"({_SPAN})+"
     COMPLAINT = "must be a duration with units ms, s, m or h: for example 200ms or 1h30m"
     UNITS: ClassVar[dict[str, Decimal]] = {
         "ms": Decimal("0.001"),
@@ -102,7 +108,7 @@ class PositiveDuration(Duration):
     """A duration above zero."""
 
     __slots__ = ()
-    PATTERN = r"([0-9]+(\.[0-9]+)?(ms|s|m|h))*" + _POSITIVE + r"(ms|s|m|h)([0-9]+(\.[0-9]+)?(ms|s|m|h))*"
+    ABOVE_ZERO = True
     COMPLAINT = "must be a duration above zero with units ms, s, m or h: for example 200ms or 1h30m"
 
 
@@ -110,7 +116,7 @@ class PositiveDecimal(Quantity):
     """A decimal number above zero, written as a string so that no client rounds it."""
 
     __slots__ = ()
-    PATTERN = _POSITIVE
+    PATTERN = _NUMBER
     COMPLAINT = 'must be a decimal number above zero in quotes: for example "4" or "0.2"'
 
     @property

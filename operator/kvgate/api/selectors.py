@@ -28,11 +28,17 @@ class Requirement(Wire):
     values: Annotated[tuple[LabelValue, ...], Field(max_length=64)] = ()
 
 
+VALUES_FIT_OPERATOR = Cel(
+    "(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)",
+    "In and NotIn need values; Exists and DoesNotExist take none",
+)
+
+
 class LabelSelector(Wire):
     """A label selector that must not be empty: an empty one would match every node."""
 
     match_labels: Annotated[dict[str, LabelValue], Field(max_length=32)] | None = None
-    match_expressions: Annotated[tuple[Requirement, ...], Field(max_length=32)] = ()
+    match_expressions: Annotated[tuple[Annotated[Requirement, VALUES_FIT_OPERATOR], ...], Field(max_length=32)] = ()
 
 
 NodeSelector = Annotated[

@@ -85,10 +85,29 @@ class Estimate(Wire):
     outcome: Outcome = Outcome.UNKNOWN
 
 
+class EventsStatus(Wire):
+    """Whether KV events arrive: who should publish, who does, and whether the router applies what it hears."""
+
+    expected_workers: Annotated[int, Field(ge=0)] | None = None
+    publishing_workers: Annotated[int, Field(ge=0)] | None = None
+    applied: bool | None = None
+    source: str = ""
+    """Where this was read: worker metadata, args, router gauges."""
+
+
 class RoutingStatus(Wire):
     """What the routing A/B found, and the observed load."""
 
     observed: str = ""
+    improvement_percent: str | None = None
+    """Reduction of the mean time to first token, KV against round-robin; a decimal string, as are its bounds."""
+    low_percent: str | None = None
+    high_percent: str | None = None
+    cached_token_ratio: str | None = None
+    """Cached prompt tokens over all prompt tokens, as the workers report them; a decimal string from 0 to 1."""
+    benchmark: str = ""
+    """The BenchmarkReport that this rests on."""
+    events: EventsStatus | None = None
     observed_requests_per_second: str = ""
     """Read from Prometheus where one is configured; beside peakRequestsPerSecond, for information."""
 
