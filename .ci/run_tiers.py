@@ -121,7 +121,7 @@ def test(runner: Runner, tier: Tier, *, strict: bool) -> Row:
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kvgate-report-") as folder:
         report = Path(folder) / "junit.xml"
-        command = (PYTHON, "-m", "pytest", "-q", "-m", tiers.MARKERS[tier], f"--junitxml={report}")
+        command = (PYTHON, "-m", "pytest", "-q", "--tb=short", "-m", tiers.MARKERS[tier], f"--junitxml={report}")
         code = runner.run(command)
         counts: Counts | None = tiers.read_report(report.read_text("utf-8")) if report.exists() else None
     return tiers.tested(tier, time.monotonic() - start, code, counts, strict=strict)
