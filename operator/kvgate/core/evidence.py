@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
@@ -56,6 +56,8 @@ class FailureKind(StrEnum):
     COUNTERS_STILL = "CountersStill"
     INTERRUPTED = "Interrupted"
     PARTNER_SILENT = "PartnerSilent"
+    PARTNER_LOST = "PartnerLost"
+    ADDRESS_UNKNOWN = "AddressUnknown"
     TOOL_MISSING = "ToolMissing"
     TOOL_FAILED = "ToolFailed"
 
@@ -98,6 +100,7 @@ class Sample:
     remote_cpu_percent: float | None = None
     interface: str = ""
     interface_bytes: int | None = None
+    serving_bytes_per_second: float | None = None
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -116,6 +119,15 @@ class NodeIdentity:
 
 
 @dataclass(frozen=True)
+class Uplink:
+    """A link that many paths share, its aggregate in bytes per second, and the share of all traffic that crosses it."""
+
+    name: str
+    aggregate_bytes_per_second: float
+    traffic_share: float
+
+
+@dataclass(frozen=True)
 class Evidence:
     """The whole outcome of one sweep."""
 
@@ -125,5 +137,6 @@ class Evidence:
     samples: tuple[Sample, ...]
     measured_at: datetime
     nodes: tuple[NodeIdentity, ...] = ()
+    uplinks: tuple[Uplink, ...] = ()
     report: str = ""
-    problems: tuple[str, ...] = field(default=())
+    problems: tuple[str, ...] = ()

@@ -1,0 +1,105 @@
+"""Which approval counts for a plan, and what it accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from kvgate.api.approval import ApprovalSpec
+from kvgate.api.words import Approval, ApprovalState, Capability
+from kvgate.core import text
+
+LONGEST_LIFE = timedelta(days=90)
+_BEST_FIRST = (
+    ApprovalState.VALID,
+    ApprovalState.ATTESTATIONS_MISSING,
+    ApprovalState.EXPIRED,
+    ApprovalState.PLAN_CHANGED,
+)
+
+
+@dataclass(frozen=True)
+class GivenApproval:
+    """A GateApproval as it was found."""
+
+    name: str
+    created_at: datetime
+    spec: ApprovalSpec
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an approval must match: the plan of one capability of one pool, and since when it is proposed."""
+
+    pool_name: str
+    pool_uid: str
+    capability: Capability
+    plan_hash: str
+    proposed_at: datetime | None
+    needed: Approval
+    attestations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where the approval of a plan stands, by whom, why, and which Inconclusive reasons it accepts."""
+
+    state: ApprovalState
+    name: str = ""
+    approver: str = ""
+    message: str = ""
+    accepted: frozenset[str] = frozenset()
+
+    @property
+    def permits(self) -> bool:
+        return self.state in {ApprovalState.VALID, ApprovalState.NOT_REQUIRED}
+
+    @property
+    def keeps(self) -> bool:
+        """Whether a capability that is on may stay on: expiry bounds enabling only."""
+        return self.permits or self.state is ApprovalState.EXPIRED
+
+
+def standing(plan: Plan, given: Iterable[GivenApproval], now: datetime) -> Standing:
+    """The best standing that the approvals of this pool and capability give the plan."""
+    mine = [_judge(plan, approval, now) for approval in given if _about(plan, approval.spec)]
+    best = min(mine, key=lambda found: _BEST_FIRST.index(found.state), default=None)
+    if plan.needed is Approval.NOT_REQUIRED:
+        accepted = best.accepted if best and best.state is ApprovalState.VALID else frozenset()
+        return Standing(ApprovalState.NOT_REQUIRED, accepted=accepted)
+    return best or Standing(ApprovalState.MISSING, message=_wanted(plan))
+
+
+def _about(plan: Plan, spec: ApprovalSpec) -> bool:
+    ours = spec.pool_ref.name == plan.pool_name and spec.pool_ref.uid == plan.pool_uid
+    return ours and spec.capability is plan.capability
+
+
+def _judge(plan: Plan, given: GivenApproval, now: datetime) -> Standing:
+    state, message = _state(plan, given, now)
+    accepted = frozenset(given.spec.accept_inconclusive) if state is ApprovalState.VALID else frozenset()
+    return Standing(state, given.name, given.spec.approver, message, accepted)
+
+
+def _state(plan: Plan, given: GivenApproval, now: datetime) -> tuple[ApprovalState, str]:
+    spec = given.spec
+    if not plan.plan_hash or spec.plan_hash != plan.plan_hash:
+        return ApprovalState.PLAN_CHANGED, f"GateApproval {given.name} names another plan. {_wanted(plan)}"
+    if plan.proposed_at is not None and given.created_at < plan.proposed_at:
+        return ApprovalState.PLAN_CHANGED, f"GateApproval {given.name} is older than the plan. {_wanted(plan)}"
+    if spec.expires_at > given.created_at + LONGEST_LIFE:
+        return ApprovalState.EXPIRED, f"GateApproval {given.name} runs for more than 90 days, which is the limit"
+    if spec.expires_at <= now:
+        return ApprovalState.EXPIRED, f"GateApproval {given.name} expired at {text.moment(spec.expires_at)}"
+    if missing := [word for word in plan.attestations if word not in spec.attestations]:
+        return ApprovalState.ATTESTATIONS_MISSING, f"GateApproval {given.name} does not attest {', '.join(missing)}"
+    return ApprovalState.VALID, f"GateApproval {given.name} by {spec.approver}"
+
+
+def _wanted(plan: Plan) -> str:
+    return (
+        f"an approver must create a GateApproval for {plan.capability} with planHash {plan.plan_hash}"
+        if plan.plan_hash
+        else f"no plan for {plan.capability} can be approved yet"
+    )

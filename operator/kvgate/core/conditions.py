@@ -1,0 +1,222 @@
+"""The conditions of a pool: one pure function per type, in one table; transition times change only with the status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from kvgate.api.wire import Condition
+from kvgate.api.words import ApprovalState, Capability, ConditionStatus, ConditionType, Outcome
+from kvgate.core import evidence_criteria, text
+from kvgate.core.findings import Finding
+from kvgate.core.judged import Judged, newer_approval
+from kvgate.core.judging import Case
+from kvgate.core.memory import Action, of
+from kvgate.core.operations import Ledger
+from kvgate.core.switching import Held, Stands
+from kvgate.core.target import Switch, TargetProblem
+from kvgate.core.windows import WindowError, window_open
+
+LONGEST_MESSAGE = 4096
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one condition says, before it has a time."""
+
+    status: ConditionStatus
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Everything that a condition may look at."""
+
+    case: Case
+    judged: tuple[Judged, ...]
+    ledger: Ledger
+    measuring: bool
+
+    def of(self, capability: Capability) -> Judged | None:
+        return next((entry for entry in self.judged if entry.capability is capability), None)
+
+
+def true(reason: str, message: str) -> Said:
+    return Said(ConditionStatus.TRUE, reason, message)
+
+
+def false(reason: str, message: str) -> Said:
+    return Said(ConditionStatus.FALSE, reason, message)
+
+
+def unknown(reason: str, message: str) -> Said:
+    return Said(ConditionStatus.UNKNOWN, reason, message)
+
+
+def target_resolved(turn: Turn) -> Said:
+    world, pool = turn.case.world, turn.case.pool
+    if world.claimed_by:
+        what = f"pool {world.claimed_by} is older and owns {pool.spec.target_ref.name}; delete one of the two pools"
+        return false("ClaimedByOlderPool", what)
+    if isinstance(world.target, TargetProblem):
+        return false(world.target.reason, world.target.message)
+    try:
+        window_open(pool.spec.change_windows, turn.case.now)
+    except WindowError as error:
+        return false("ChangeWindowUnreadable", str(error))
+    for entry in turn.judged:
+        if entry.toggle is not None and entry.toggle.refusal is not None:
+            return false(entry.toggle.refusal.reason, entry.toggle.refusal.message)
+    return true("Resolved", f"DynamoGraphDeployment {pool.spec.target_ref.name} was found and can be switched")
+
+
+def fabric_measured(turn: Turn) -> Said:
+    checks = (
+        evidence_criteria.nodes_matched,
+        evidence_criteria.evidence_readable,
+        evidence_criteria.evidence_of_this_pool,
+        evidence_criteria.evidence_fresh,
+        evidence_criteria.nodes_unchanged,
+        evidence_criteria.paths_covered,
+    )
+    findings = [check(turn.case) for check in checks]
+    bad = next((finding for finding in findings if finding.outcome is not Outcome.PASS), None)
+    if bad is None:
+        return true("Measured", f"{findings[-1].message}; {findings[3].message}")
+    if bad.reason == "NotMeasured":
+        return unknown("Measuring" if turn.measuring else bad.reason, bad.message)
+    return false(bad.reason, bad.message)
+
+
+def kv_events_healthy(turn: Turn) -> Said:
+    routing = turn.of(Capability.ROUTING)
+    if routing is None:
+        return unknown("NotGated", "criteria.routing is not set, so KV events are not looked at")
+    finding = next(f for f in routing.verdict.findings if f.criterion == "kvEvents")
+    return unknown(finding.reason, finding.message)
+
+
+def accepted(capability: Capability) -> Callable[[Turn], Said]:
+    def said(turn: Turn) -> Said:
+        entry = turn.of(capability)
+        if entry is None:
+            return unknown("NotGated", f"no criteria block for {capability}: it is not gated")
+        finding = entry.verdict.decisive
+        if entry.accepted_inconclusive:
+            what = f"{', '.join(sorted(entry.verdict.inconclusive_reasons))} accepted by {entry.standing.approver}"
+            return true("AcceptedInconclusive", f"{what}: {finding.message}")
+        if entry.outcome is Outcome.PASS:
+            return true("CriteriaMet", _telling(entry).message)
+        return (false if entry.outcome is Outcome.FAIL else unknown)(finding.reason, finding.message)
+
+    return said
+
+
+def _telling(entry: Judged) -> Finding:
+    """The finding with the number that people ask for, when all pass."""
+    budget = (finding for finding in entry.verdict.findings if finding.criterion == "ttftBudget")
+    return next(budget, entry.verdict.decisive)
+
+
+def approved(turn: Turn) -> Said:
+    passing = [entry for entry in turn.judged if entry.verdict.settled and entry.plan_hash]
+    waiting = [entry for entry in passing if not entry.standing.permits]
+    if not passing:
+        return unknown("NothingToApprove", "no capability has a plan that could be approved yet")
+    if waiting:
+        return false(f"Approval{_word(waiting[0])}", "; ".join(entry.standing.message for entry in waiting))
+    told = [entry.standing.message or f"{entry.capability} needs none" for entry in passing]
+    return true("Approved", "; ".join(told))
+
+
+def _word(entry: Judged) -> str:
+    return ApprovalState(entry.standing.state).value
+
+
+def enabled(capability: Capability) -> Callable[[Turn], Said]:
+    def said(turn: Turn) -> Said:
+        entry = turn.of(capability)
+        if entry is None:
+            return unknown("NotGated", f"no criteria block for {capability}: it is not gated")
+        if entry.toggle is None or entry.toggle.switch is Switch.UNREADABLE:
+            return unknown("NotObserved", f"whether {capability} is on cannot be read from the deployment")
+        if entry.stands is Stands.ON_FOREIGN:
+            what = "it was switched on by another hand; set enforcement.adopt to take it over, or switch it off"
+            return unknown("EnabledOutsideGate", what)
+        if entry.stands is Stands.ON_OURS:
+            return unknown("AwaitingVerification", "the deployment's spec holds it; the running pods were not observed")
+        return false(f"HeldBy{entry.ruling.held}" if entry.ruling.held else "Off", _held(entry))
+
+    return said
+
+
+def _held(entry: Judged) -> str:
+    messages = {
+        Held.CRITERIA: entry.verdict.decisive.message,
+        Held.APPROVAL: entry.standing.message,
+        Held.WINDOW: "no change window is open",
+        Held.COOLDOWN: "the cool-down after the last rollback has not passed",
+        Held.DRIFTED: "another hand overwrote the field",
+        Held.ROLLBACK_LOOP: "rolled back twice within 24 h: change the spec or approve anew",
+        Held.TARGET: "the target cannot be switched: see TargetResolved",
+        Held.OPERATION: "another capability is being switched",
+    }
+    return messages.get(entry.ruling.held, "it is off")
+
+
+def drifted(turn: Turn) -> Said:
+    hit = [entry for entry in turn.judged if entry.obstacle is Held.DRIFTED]
+    if not hit:
+        return false("NoDrift", "no gated field was overwritten")
+    fields = ", ".join(f"{step.component}/{step.env}" for step in (hit[0].toggle.steps if hit[0].toggle else ()))
+    who = hit[0].toggle.conflict if hit[0].toggle and hit[0].toggle.conflict else "another manager"
+    what = f"{who} overwrote {fields}: drop the line there, let it ignore fields of kvgate-*, or switch it off here"
+    return true("Overwritten", f"{what}; a changed spec or a newer approval opens it again")
+
+
+def rolled_back(turn: Turn) -> Said:
+    for entry in turn.judged:
+        newest = of(turn.ledger.history, entry.capability, Action.REVERTED, Action.ENABLED, Action.ADOPTED)[:1]
+        if not newest or newest[0].action != Action.REVERTED:
+            continue
+        if not newer_approval(turn.case, entry.capability, newest[0].time):
+            return true(entry.capability, f"switched back at {text.moment(newest[0].time)}: {newest[0].reason}")
+    return false("NotRolledBack", "nothing was rolled back")
+
+
+TABLE: Mapping[ConditionType, Callable[[Turn], Said]] = {
+    ConditionType.TARGET_RESOLVED: target_resolved,
+    ConditionType.FABRIC_MEASURED: fabric_measured,
+    ConditionType.KV_EVENTS_HEALTHY: kv_events_healthy,
+    ConditionType.ROUTING_ACCEPTED: accepted(Capability.ROUTING),
+    ConditionType.DISAGGREGATION_ACCEPTED: accepted(Capability.DISAGGREGATION),
+    ConditionType.KV_STORAGE_ACCEPTED: accepted(Capability.KV_STORAGE),
+    ConditionType.APPROVED: approved,
+    ConditionType.ROUTING_ENABLED: enabled(Capability.ROUTING),
+    ConditionType.DISAGGREGATION_ENABLED: enabled(Capability.DISAGGREGATION),
+    ConditionType.KV_STORAGE_ENABLED: enabled(Capability.KV_STORAGE),
+    ConditionType.DRIFTED: drifted,
+    ConditionType.ROLLED_BACK: rolled_back,
+}
+
+
+def stamped(
+    said: Iterable[tuple[ConditionType, Said]], before: Iterable[Condition], generation: int, now: datetime
+) -> tuple[Condition, ...]:
+    """Conditions with their times: the old transition time stands while the status does."""
+    old = {condition.type: condition for condition in before}
+    return tuple(_stamped(kind, words, old.get(kind), generation, now) for kind, words in said)
+
+
+def _stamped(kind: ConditionType, said: Said, old: Condition | None, generation: int, now: datetime) -> Condition:
+    same = old is not None and old.status is said.status
+    return Condition(
+        type=kind,
+        status=said.status,
+        reason=said.reason,
+        message=said.message[:LONGEST_MESSAGE],
+        observed_generation=generation,
+        last_transition_time=old.last_transition_time if same and old is not None else now.replace(microsecond=0),
+    )

@@ -1,0 +1,69 @@
+"""The whole policy on one page: from a pool, the world and the time to a decision. Pure and total."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from kvgate.api.status import PoolStatus
+from kvgate.core import statuses
+from kvgate.core.conditions import TABLE, Turn, stamped
+from kvgate.core.judged import Judged, judge_capability
+from kvgate.core.judging import Case
+from kvgate.core.kstatus import summary
+from kvgate.core.operations import Ledger, settle
+from kvgate.core.steps import Decision, Measure
+from kvgate.core.sweeping import next_sweep_in, requested, sweep_due
+from kvgate.core.verdicts import gated
+from kvgate.core.world import Pool, World
+
+SOON_SECONDS = 1.0
+IDLE_SECONDS = 300.0
+
+
+def decide(pool: Pool, world: World, now: datetime) -> Decision:
+    """What to do about the pool, and the status that says so."""
+    case = Case(pool, world, world.evidence[0] if world.evidence else None, now)
+    previous = Case(pool, world, world.evidence[1], now) if len(world.evidence) > 1 else None
+    judged = tuple(judge_capability(case, capability, previous) for capability in gated(case))
+    ledger = settle(case, judged)
+    measure = None if ledger.operation else sweep_due(case, judged)
+    turn = Turn(case, judged, ledger, measuring=measure is not None or world.sweeping)
+    steps = (*ledger.steps, *((measure,) if measure else ()))
+    return Decision(steps, _status(turn, measure), _requeue_after(case, ledger))
+
+
+def _status(turn: Turn, measure: Measure | None) -> PoolStatus:
+    case, pool = turn.case, turn.case.pool
+    said = (*((kind, tell(turn)) for kind, tell in TABLE.items()), *summary(turn))
+    return PoolStatus(
+        observed_generation=pool.generation,
+        claimed=not case.world.claimed_by,
+        permitted=tuple(entry.capability for entry in turn.judged if _permitted(entry, case)),
+        capabilities=tuple(statuses.capability(entry, turn.ledger) for entry in turn.judged),
+        fabric=statuses.fabric(case),
+        kv_cache=statuses.kv_cache(case),
+        estimates=statuses.estimates(case),
+        longest_prompt_within_budget=statuses.longest_prompt_within_budget(case),
+        routing=statuses.routing(case),
+        target=statuses.target(turn),
+        last_handled_measure_at=_handled(case, measure),
+        operation=turn.ledger.operation,
+        history=turn.ledger.history,
+        conditions=stamped(said, pool.status.conditions, pool.generation, case.now),
+    )
+
+
+def _permitted(entry: Judged, case: Case) -> bool:
+    return entry.permitted and not case.pool.spec.suspend
+
+
+def _handled(case: Case, measure: Measure | None) -> str:
+    taken = measure is not None and requested(case)
+    return case.pool.measure_requested_at if taken else case.pool.status.last_handled_measure_at
+
+
+def _requeue_after(case: Case, ledger: Ledger) -> float:
+    if ledger.recorded or ledger.operation:
+        return SOON_SECONDS
+    due = next_sweep_in(case)
+    return IDLE_SECONDS if due is None else max(SOON_SECONDS, min(IDLE_SECONDS, due.total_seconds()))

@@ -1,0 +1,92 @@
+"""What every criterion looks at: one pool, one sweep, one deployment, and the numbers derived from them once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from kvgate.api.pool import DisaggregationCriteria
+from kvgate.core.estimate import Demand, Load, Share, Transfer, load
+from kvgate.core.evidence import Evidence, Layer, Sample
+from kvgate.core.rates import Fabric, fabric, judged, slowest
+from kvgate.core.world import KVKnown, Pool, World
+
+CLOCK_TOLERANCE = timedelta(minutes=1)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One pool before one piece of evidence, at one moment."""
+
+    pool: Pool
+    world: World
+    evidence: Evidence | None
+    now: datetime
+
+    @property
+    def criteria(self) -> DisaggregationCriteria:
+        return self.pool.spec.criteria.disaggregation or DisaggregationCriteria()
+
+    @cached_property
+    def fabric(self) -> Fabric:
+        paths = self.world.nodes.paths
+        return fabric(self.evidence, paths) if self.evidence else Fabric()
+
+    @cached_property
+    def numbers(self) -> tuple[Sample, ...]:
+        samples = self.evidence.samples if self.evidence else ()
+        return tuple(sample for sample in samples if sample.bytes_per_second is not None)
+
+    @cached_property
+    def judged_bytes_per_second(self) -> float | None:
+        return judged(self.fabric, self.criteria.slowest_percent_of_paths)
+
+    @cached_property
+    def worst_bytes_per_second(self) -> float | None:
+        found = slowest(self.fabric)
+        return found.bytes_per_second if found else None
+
+    @property
+    def expires_at(self) -> datetime | None:
+        return self.evidence.measured_at + self.pool.spec.fabric.evidence_ttl.delta if self.evidence else None
+
+    @property
+    def from_the_future(self) -> bool:
+        return self.evidence is not None and self.evidence.measured_at > self.now + CLOCK_TOLERANCE
+
+    @property
+    def fresh(self) -> bool:
+        return self.expires_at is not None and self.now < self.expires_at and not self.from_the_future
+
+    @cached_property
+    def transfer(self) -> Transfer | None:
+        """None while either the KV size or a positive throughput is missing."""
+        rate, kv = self.judged_bytes_per_second, self.world.kv
+        if not isinstance(kv, KVKnown) or not rate or rate <= 0:
+            return None
+        derating = self.pool.spec.fabric.probe.load_derating.number
+        ranks = self.pool.spec.model.kv_cache.tensor_parallel.decode
+        return Transfer(kv.size, kv.block_tokens, ranks, rate * derating)
+
+    @cached_property
+    def shares(self) -> tuple[Share, ...]:
+        """The prompt sizes with their fraction of requests; without shares every request is the largest."""
+        prompts = self.pool.spec.workload.prompts
+        if all(prompt.share is not None for prompt in prompts):
+            return tuple(Share(p.tokens, p.share.fraction) for p in prompts if p.share is not None)
+        return (Share(max(prompt.tokens for prompt in prompts), 1.0),)
+
+    @cached_property
+    def load(self) -> Load | None:
+        """None while the peak request rate, the nodes or the transfer is missing."""
+        peak, nodes = self.pool.spec.workload.peak_requests_per_second, self.world.nodes
+        if peak is None or self.transfer is None or not nodes.paths:
+            return None
+        uplinks = self.evidence.uplinks if self.evidence else ()
+        skew = self.pool.spec.workload.skew.number
+        demand = Demand(peak.number, skew, len(nodes.prefill), len(nodes.decode), uplinks)
+        return load(self.transfer, self.shares, demand)
+
+    def has_layer(self, layer: Layer) -> bool:
+        return any(sample.layer is layer for sample in self.numbers)

@@ -1,0 +1,138 @@
+"""The kstatus table: Ready, Reconciling and Stalled from one turn, by the first row that applies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from kvgate.api.words import ConditionStatus, ConditionType, Mode, Outcome
+from kvgate.core import text
+from kvgate.core.conditions import Said, Turn, drifted, false, rolled_back, target_resolved, true, unknown
+from kvgate.core.evidence_criteria import nodes_matched
+from kvgate.core.judged import Judged
+from kvgate.core.operations import REVERT
+from kvgate.core.switching import Held, Stands
+
+ROLLBACK_PATIENCE = timedelta(minutes=5)
+
+_RECONCILING = ConditionType.RECONCILING
+_STALLED = ConditionType.STALLED
+Row = Callable[[Turn], tuple[Said, ConditionType | None] | None]
+
+
+def summary(turn: Turn) -> tuple[tuple[ConditionType, Said], ...]:
+    """Ready, and Reconciling or Stalled while true; never both."""
+    for row in ROWS:
+        if (found := row(turn)) is not None:
+            ready, extra = found
+            beside = ((extra, true(ready.reason, ready.message)),) if extra else ()
+            return ((ConditionType.READY, ready), *beside)
+    return ((ConditionType.READY, true("Observing", "nothing to do")),)
+
+
+def suspended(turn: Turn) -> tuple[Said, ConditionType | None] | None:
+    if not turn.case.pool.spec.suspend:
+        return None
+    return true("Suspended", "spec.suspend is true: nothing is measured, enabled or rolled back"), None
+
+
+def bad_spec(turn: Turn) -> tuple[Said, ConditionType | None] | None:
+    target = target_resolved(turn)
+    if target.status is ConditionStatus.FALSE:
+        return false(target.reason, target.message), _STALLED
+    nodes = nodes_matched(turn.case)
+    if nodes.outcome is Outcome.ERROR and turn.judged:
+        return false(nodes.reason, nodes.message), _STALLED
+    return None
+
+
+def blocked(turn: Turn) -> tuple[Said, ConditionType | None] | None:
+    if drifted(turn).status is ConditionStatus.TRUE:
+        return false("Drifted", drifted(turn).message), _STALLED
+    looping = _with(turn, lambda entry: entry.obstacle is Held.ROLLBACK_LOOP)
+    if looping:
+        what = f"{looping[0].capability} was rolled back twice within 24 h: change the spec or approve anew"
+        return false("RollbackLoop", what), _STALLED
+    foreign = _with(turn, lambda entry: entry.stands is Stands.ON_FOREIGN)
+    if foreign and turn.case.pool.spec.mode is Mode.ENFORCE and not turn.ledger.recorded:
+        what = f"{foreign[0].capability} was switched on outside the gate: set enforcement.adopt or switch it off"
+        return false("EnabledOutsideGate", what), _STALLED
+    return None
+
+
+def in_flight(turn: Turn) -> tuple[Said, ConditionType | None] | None:
+    operation = turn.ledger.operation
+    if operation is None:
+        return None
+    what = f"{operation.step} of {operation.capability} is being written (operation {operation.id})"
+    if operation.step == REVERT and turn.case.now - operation.started_at > ROLLBACK_PATIENCE:
+        return false(
+            "RollbackFailed", f"{what} since {text.moment(operation.started_at)}; look at the deployment"
+        ), _RECONCILING
+    return unknown("Progressing", what), _RECONCILING
+
+
+def lost(turn: Turn) -> tuple[Said, ConditionType | None] | None:
+    """Something is on that would not be opened today."""
+    for entry in _with(turn, lambda entry: entry.stands is Stands.ON_OURS):
+        if entry.ruling.held is Held.APPROVAL:
+            return false("ApprovalLost", f"{entry.capability} stays on: {entry.standing.message}"), None
+        if entry.outcome is not Outcome.PASS:
+            stale = entry.verdict.decisive.reason == "EvidenceExpired"
+            said = f"{entry.capability} stays on: {entry.verdict.decisive.message}"
+            return false("EvidenceStale" if stale else "EvidenceLost", said), None
+    return None
+
+
+def verifying(turn: Turn) -> tuple[Said, ConditionType | None] | None:
+    for entry in _with(turn, lambda entry: entry.stands is Stands.ON_OURS):
+        what = f"{entry.capability} is written; rollout, readiness and canaries are not observed by this version"
+        return unknown("Progressing", what), _RECONCILING
+    return None
+
+
+def first_sweep(turn: Turn) -> tuple[Said, ConditionType | None] | None:
+    if turn.case.evidence is not None or not turn.judged or not turn.measuring:
+        return None
+    return unknown("Measuring", "the first sweep has not ended yet"), _RECONCILING
+
+
+def switched_back(turn: Turn) -> tuple[Said, ConditionType | None] | None:
+    said = rolled_back(turn)
+    return (true("RolledBack", said.message), None) if said.status is ConditionStatus.TRUE else None
+
+
+def observing(turn: Turn) -> tuple[Said, ConditionType | None] | None:
+    mode = turn.case.pool.spec.mode
+    if not turn.judged:
+        return true("Observing", "spec.criteria is empty: nothing is gated"), None
+    if mode is Mode.ENFORCE:
+        return None
+    told = "; ".join(f"{entry.capability}: {entry.verdict.decisive.message}" for entry in turn.judged)
+    return true("Observing", f"mode {mode} never patches; {told}"), None
+
+
+def holding(turn: Turn) -> tuple[Said, ConditionType | None] | None:
+    for entry in _with(turn, lambda entry: entry.stands is Stands.OFF):
+        why = entry.standing.message if entry.ruling.held is Held.APPROVAL else entry.verdict.decisive.message
+        word = entry.ruling.held or Held.CRITERIA
+        return true(f"HoldingFor{word}", f"{entry.capability} stays off: {why}"), None
+    return None
+
+
+ROWS: tuple[Row, ...] = (
+    suspended,
+    bad_spec,
+    blocked,
+    in_flight,
+    lost,
+    verifying,
+    first_sweep,
+    switched_back,
+    observing,
+    holding,
+)
+
+
+def _with(turn: Turn, test: Callable[[Judged], bool]) -> list[Judged]:
+    return [entry for entry in turn.judged if test(entry)]

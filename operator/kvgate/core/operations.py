@@ -1,0 +1,143 @@
+"""The fence around foreign writes: an operation is recorded first, and settled by what the next look shows."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, replace
+
+from kvgate.api.status import BaselineEntry, HistoryEntry, Operation
+from kvgate.api.words import Capability, Mode
+from kvgate.core import memory
+from kvgate.core.judged import Judged, overwritten
+from kvgate.core.judging import Case
+from kvgate.core.memory import Action
+from kvgate.core.steps import Enable, Recommend, Revert, Step
+from kvgate.core.switching import Move, Stands
+from kvgate.core.target import Switch
+
+ENABLE, REVERT = "Enable", "Revert"
+_BUMPS_EPOCH = frozenset({Capability.DISAGGREGATION, Capability.KV_STORAGE})
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What this turn leaves behind: history, baseline, epochs, and the operation in flight."""
+
+    history: tuple[HistoryEntry, ...]
+    baseline: tuple[BaselineEntry, ...]
+    operation: Operation | None
+    epochs: dict[Capability, int] = field(default_factory=dict)
+    steps: tuple[Step, ...] = ()
+    recorded: frozenset[Capability] = frozenset()
+    """Capabilities whose last operation was settled in this turn: the next turn judges them anew."""
+
+
+def settle(case: Case, judged: tuple[Judged, ...]) -> Ledger:
+    """First what the last operation came to, then at most one new operation."""
+    status = case.pool.status
+    baseline = status.target.baseline if status.target else ()
+    epochs = {entry.capability: entry.remembered.epoch for entry in judged}
+    ledger = Ledger(status.history, baseline, status.operation, epochs)
+    for entry in judged:
+        ledger = _record(case, entry, ledger)
+    if case.pool.spec.suspend or case.pool.spec.mode is not Mode.ENFORCE or case.world.claimed_by:
+        return replace(ledger, operation=None, steps=_recommendations(case, judged))
+    for entry in judged:
+        ledger = _begin(case, entry, ledger)
+    return ledger
+
+
+def _record(case: Case, judged: Judged, ledger: Ledger) -> Ledger:
+    """What happened since the last turn to this capability, as the deployment shows it."""
+    operation = ledger.operation if ledger.operation and ledger.operation.capability is judged.capability else None
+    switch = judged.toggle.switch if judged.toggle else Switch.UNREADABLE
+    if operation and operation.step == ENABLE and switch is Switch.ON:
+        return _ended(case, judged, ledger, Action.ENABLED, "CriteriaMet")
+    if operation and operation.step == REVERT and switch is Switch.OFF:
+        return _rolled_back(case, judged, ledger)
+    if operation is None and judged.stands is Stands.ON_OURS and not judged.baseline and judged.toggle:
+        adopted = replace(ledger, baseline=ledger.baseline + judged.toggle.off_values)
+        return _noted(case, judged, adopted, Action.ADOPTED, "EnabledWhilePermitted")
+    if operation is None and overwritten(case, judged.capability, judged.toggle):
+        return _noted(case, judged, _without_baseline(judged, ledger), Action.DRIFTED, "Overwritten")
+    return ledger
+
+
+def _ended(case: Case, judged: Judged, ledger: Ledger, action: Action, reason: str) -> Ledger:
+    return _noted(case, judged, replace(ledger, operation=None), action, reason)
+
+
+def _rolled_back(case: Case, judged: Judged, ledger: Ledger) -> Ledger:
+    raised = ledger.epochs[judged.capability] + (judged.capability in _BUMPS_EPOCH)
+    epochs = ledger.epochs | {judged.capability: raised}
+    cleared = replace(_without_baseline(judged, ledger), epochs=epochs)
+    return _ended(case, judged, cleared, Action.REVERTED, judged.verdict.decisive.reason)
+
+
+def _noted(case: Case, judged: Judged, ledger: Ledger, action: Action, reason: str) -> Ledger:
+    entry = HistoryEntry(
+        time=case.now, action=action, capability=judged.capability, reason=reason, plan_hash=judged.plan_hash
+    )
+    recorded = ledger.recorded | {judged.capability}
+    return replace(ledger, history=memory.with_entry(ledger.history, entry), recorded=recorded)
+
+
+def _without_baseline(judged: Judged, ledger: Ledger) -> Ledger:
+    return replace(ledger, baseline=tuple(entry for entry in ledger.baseline if entry not in judged.baseline))
+
+
+def _begin(case: Case, judged: Judged, ledger: Ledger) -> Ledger:
+    """At most one operation per target at a time; one that is no longer wanted is dropped."""
+    mine = ledger.operation is not None and ledger.operation.capability is judged.capability
+    if judged.capability in ledger.recorded or (ledger.operation is not None and not mine):
+        return ledger
+    moves = {Move.ENABLE: ENABLE, Move.REVERT: REVERT}
+    wanted = moves.get(judged.ruling.move)
+    if judged.ruling.move is Move.ADOPT and judged.toggle:
+        adopted = replace(ledger, baseline=ledger.baseline + judged.toggle.off_values)
+        return _noted(case, judged, adopted, Action.ADOPTED, "AdoptedBySpec")
+    if wanted is None or judged.toggle is None:
+        return _dropped(judged, ledger) if mine else ledger
+    return _started(case, judged, ledger, wanted)
+
+
+def _dropped(judged: Judged, ledger: Ledger) -> Ledger:
+    never_written = judged.stands is Stands.OFF and ledger.operation is not None and ledger.operation.step == ENABLE
+    kept = _without_baseline(judged, ledger) if never_written else ledger
+    return replace(kept, operation=None)
+
+
+def _started(case: Case, judged: Judged, ledger: Ledger, step: str) -> Ledger:
+    operation = ledger.operation
+    if operation is None or operation.step != step or operation.plan_hash != judged.plan_hash:
+        operation = _operation(case, judged, step)
+    baseline = ledger.baseline
+    if step == ENABLE and not judged.baseline and judged.toggle:
+        baseline += judged.toggle.baseline
+    steps = (*ledger.steps, _patch(judged, operation))
+    return replace(ledger, operation=operation, baseline=baseline, steps=steps)
+
+
+def _patch(judged: Judged, operation: Operation) -> Step:
+    if operation.step == REVERT:
+        return Revert(judged.capability, judged.baseline, operation.id, judged.verdict.decisive.reason)
+    steps = judged.toggle.steps if judged.toggle else ()
+    return Enable(judged.capability, steps, operation.id)
+
+
+def _operation(case: Case, judged: Judged, step: str) -> Operation:
+    seed = f"{case.pool.uid}/{judged.capability}/{step}/{judged.plan_hash}/{case.now.isoformat()}"
+    return Operation(
+        id=hashlib.sha256(seed.encode()).hexdigest()[:12],
+        capability=judged.capability,
+        plan_hash=judged.plan_hash,
+        step=step,
+        started_at=case.now,
+    )
+
+
+def _recommendations(case: Case, judged: tuple[Judged, ...]) -> tuple[Step, ...]:
+    if case.pool.spec.mode is not Mode.RECOMMEND or case.pool.spec.suspend:
+        return ()
+    wanted = [e for e in judged if e.verdict.settled and e.toggle and e.toggle.steps and e.toggle.switch is Switch.OFF]
+    return tuple(Recommend(entry.capability, entry.toggle.steps) for entry in wanted if entry.toggle)

@@ -1,0 +1,50 @@
+"""The hash of a plan: everything that an approver agrees to, and nothing that a fresh sweep changes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict
+
+from kvgate.api.words import Capability
+from kvgate.core.judging import Case
+from kvgate.core.target import TargetView
+from kvgate.core.world import KVKnown
+
+
+def plan_hash(case: Case, capability: Capability, epoch: int) -> str:
+    """`v1:sha256:` and the digest of the canonical JSON of the plan; empty while target or KV size is not known."""
+    target, kv = case.world.target, case.world.kv
+    if not isinstance(target, TargetView) or not isinstance(kv, KVKnown):
+        return ""
+    toggle = target.toggles.get(capability)
+    plan = {
+        "capability": capability,
+        "pool": case.pool.uid,
+        "target": target.uid,
+        "steps": [asdict(step) for step in toggle.steps] if toggle else [],
+        "targetProjection": toggle.projection if toggle else "",
+        "criteria": _criteria(case, capability),
+        "model": {**case.pool.spec.model.model_dump(mode="json", by_alias=True), "digest": kv.digest},
+        "probe": case.pool.spec.fabric.probe.model_dump(mode="json", by_alias=True),
+        "nodes": case.pool.spec.fabric.model_dump(
+            mode="json", by_alias=True, include={"prefill_nodes", "decode_nodes"}
+        ),
+        "evidenceClass": evidence_class(case) if capability is Capability.DISAGGREGATION else [],
+        "epoch": epoch,
+    }
+    canonical = json.dumps(plan, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return f"v1:sha256:{hashlib.sha256(canonical.encode()).hexdigest()}"
+
+
+def _criteria(case: Case, capability: Capability) -> dict[str, object]:
+    field = {Capability.KV_STORAGE: "kvStorage"}.get(capability, capability.lower())
+    block = case.pool.spec.criteria.model_dump(mode="json", by_alias=True).get(field)
+    return dict(block) if isinstance(block, dict) else {}
+
+
+def evidence_class(case: Case) -> list[list[str | bool]]:
+    """What kind of evidence there is: tool, operation, memory, transport; never numbers, run IDs or node UIDs."""
+    host_network = case.pool.spec.fabric.probe.host_network
+    kinds = {(s.layer, s.tool, s.operation, s.memory, s.transport, host_network) for s in case.numbers}
+    return [list(kind) for kind in sorted(kinds)]

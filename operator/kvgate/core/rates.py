@@ -1,0 +1,94 @@
+"""From samples to what each path carries: the smaller of link and endpoint, and the judged percentile."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from kvgate.core.evidence import FAULTS_OF_THE_PATH, Evidence, Failure, Layer, Path, Phase, Sample
+
+
+@dataclass(frozen=True)
+class PathRates:
+    """What one path carried, per layer, in bytes per second; None where no tool gave a number."""
+
+    path: Path
+    link: float | None = None
+    endpoint: float | None = None
+    unreachable: Failure | None = None
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        """min(link, endpoint) over what was measured."""
+        known = [rate for rate in (self.link, self.endpoint) if rate is not None]
+        return min(known) if known else None
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """The paths in use and what they carry: everything that the criteria need of a sweep."""
+
+    paths: tuple[PathRates, ...] = ()
+    weights: Mapping[Path, float] = field(default_factory=dict)
+
+    @property
+    def measured(self) -> tuple[PathRates, ...]:
+        return tuple(path for path in self.paths if path.bytes_per_second is not None)
+
+    @property
+    def unreachable(self) -> tuple[PathRates, ...]:
+        return tuple(path for path in self.paths if path.unreachable is not None)
+
+
+def fabric(evidence: Evidence, in_use: Iterable[Path], weights: Mapping[Path, float] | None = None) -> Fabric:
+    """What every path in use carries by this evidence; a path without a sample stays without a number."""
+    by_path: dict[Path, list[Sample]] = {}
+    for sample in evidence.samples:
+        by_path.setdefault(sample.path, []).append(sample)
+    return Fabric(tuple(_path(path, by_path.get(path, [])) for path in in_use), weights or {})
+
+
+def _path(path: Path, samples: list[Sample]) -> PathRates:
+    link = _rate(sample for sample in samples if sample.layer is Layer.LINK)
+    endpoint = _rate(sample for sample in samples if sample.layer is Layer.ENDPOINT)
+    faults = [s.failure for s in samples if s.failure is not None and s.failure.kind in FAULTS_OF_THE_PATH]
+    dead = faults[0] if faults and link is None and endpoint is None else None
+    return PathRates(path, link, endpoint, dead)
+
+
+def _rate(samples: Iterable[Sample]) -> float | None:
+    """The smaller of the phases; within one phase the repeats of a path count by their median."""
+    phases: dict[Phase, list[float]] = {}
+    for sample in samples:
+        if sample.bytes_per_second is not None and math.isfinite(sample.bytes_per_second):
+            carried = sample.bytes_per_second + (sample.serving_bytes_per_second or 0.0)
+            phases.setdefault(sample.phase, []).append(carried)
+    medians = [lower_percentile([(rate, 1.0) for rate in rates], 50) for rates in phases.values()]
+    return min((rate for rate in medians if rate is not None), default=None)
+
+
+def lower_percentile(weighted: Iterable[tuple[float, float]], percent: float) -> float | None:
+    """The weighted nearest-rank percentile from below of (bytes per second, weight) pairs; None of nothing.
+
+    The smallest value at which the running weight reaches percent/100 of the whole.
+    """
+    ordered = sorted(pair for pair in weighted if pair[1] > 0)
+    goal = percent / 100 * sum(weight for _, weight in ordered)
+    running = 0.0
+    for value, weight in ordered:
+        running += weight
+        if running >= goal - 1e-9:
+            return value
+    return None
+
+
+def judged(seen: Fabric, slowest_percent: float) -> float | None:
+    """The throughput that verdicts use, in bytes per second: the lower percentile over measured paths in use."""
+    return lower_percentile(
+        ((path.bytes_per_second or 0.0, seen.weights.get(path.path, 1.0)) for path in seen.measured), slowest_percent
+    )
+
+
+def slowest(seen: Fabric) -> PathRates | None:
+    return min(seen.measured, key=lambda path: (path.bytes_per_second or 0.0, path.path), default=None)

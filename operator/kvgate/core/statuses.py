@@ -1,0 +1,149 @@
+"""The sections of a pool's status, each from one turn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from kvgate.api.status import (
+    ApprovalStatus,
+    CapabilityStatus,
+    Estimate,
+    FabricStatus,
+    KVCacheStatus,
+    LayerStatus,
+    PathRate,
+    RoutingStatus,
+    TargetStatus,
+)
+from kvgate.api.words import Outcome
+from kvgate.core.conditions import Turn
+from kvgate.core.estimate import longest_prompt
+from kvgate.core.evidence import Layer, Path
+from kvgate.core.judged import Judged
+from kvgate.core.judging import Case
+from kvgate.core.operations import Ledger
+from kvgate.core.rates import lower_percentile
+from kvgate.core.split_criteria import added_ttft
+from kvgate.core.target import Switch, TargetView
+from kvgate.core.world import KVKnown
+
+
+def capability(entry: Judged, ledger: Ledger) -> CapabilityStatus:
+    unreadable = entry.toggle is None or entry.toggle.switch is Switch.UNREADABLE
+    return CapabilityStatus(
+        name=entry.capability,
+        outcome=entry.outcome,
+        plan_hash=entry.plan_hash,
+        proposed_at=entry.proposed_at,
+        epoch=ledger.epochs[entry.capability],
+        enabled=entry.remembered.enabled if unreadable else entry.on,
+        held_by=entry.ruling.held,
+        approval=ApprovalStatus(state=entry.standing.state, name=entry.standing.name, approver=entry.standing.approver),
+    )
+
+
+def fabric(case: Case) -> FabricStatus | None:
+    if case.evidence is None:
+        return None
+    layers = {layer: _layer(case, layer) for layer in Layer if case.has_layer(layer)}
+    return FabricStatus(
+        link=layers.get(Layer.LINK),
+        endpoint=layers.get(Layer.ENDPOINT),
+        bound_by=bound_by(case),
+        measured_at=case.evidence.measured_at,
+        expires_at=case.expires_at,
+        report=case.evidence.report,
+    )
+
+
+def bound_by(case: Case) -> str:
+    """Which layer is the smaller one on the judged paths."""
+    both = [path for path in case.fabric.measured if path.link is not None and path.endpoint is not None]
+    if not both:
+        return next((layer.value for layer in Layer if case.has_layer(layer)), "")
+    slower = sum(1 for path in both if (path.endpoint or 0.0) < (path.link or 0.0))
+    return (Layer.ENDPOINT if slower * 2 > len(both) else Layer.LINK).value
+
+
+def _layer(case: Case, layer: Layer) -> LayerStatus:
+    rates = [(path.path, rate) for path in case.fabric.paths if (rate := getattr(path, layer.value)) is not None]
+    values = [(rate, 1.0) for _, rate in rates]
+    tools = sorted({sample.tool for sample in case.numbers if sample.layer is layer})
+    return LayerStatus(
+        tool=",".join(tools),
+        paths=len(case.fabric.paths),
+        measured=len(rates),
+        worst=_worst(rates),
+        judged_bytes_per_second=_whole(lower_percentile(values, case.criteria.slowest_percent_of_paths)),
+        median_bytes_per_second=_whole(lower_percentile(values, 50)),
+    )
+
+
+def _worst(rates: Sequence[tuple[Path, float]]) -> PathRate | None:
+    if not rates:
+        return None
+    path, rate = min(rates, key=lambda pair: (pair[1], pair[0]))
+    return PathRate(source=path.source, destination=path.destination, bytes_per_second=round(rate))
+
+
+def _whole(rate: float | None) -> int | None:
+    return None if rate is None else round(rate)
+
+
+def kv_cache(case: Case) -> KVCacheStatus | None:
+    kv = case.world.kv
+    if not isinstance(kv, KVKnown):
+        return None
+    return KVCacheStatus(
+        bytes_per_token=kv.bytes_per_token, block_tokens=kv.block_tokens, source=kv.source, derivation=kv.derivation
+    )
+
+
+def estimates(case: Case) -> tuple[Estimate, ...]:
+    if case.transfer is None or case.pool.spec.criteria.disaggregation is None:
+        return ()
+    return tuple(_estimate(case, prompt.tokens) for prompt in case.pool.spec.workload.prompts)
+
+
+def _estimate(case: Case, tokens: int) -> Estimate:
+    budget = case.criteria.ttft_budget
+    wait = case.load.wait_seconds if case.load else None
+    total = added_ttft(case, tokens, wait or 0.0)
+    return Estimate(
+        prompt_tokens=tokens,
+        kv_bytes=case.transfer.kv_bytes(tokens) if case.transfer else 0,
+        added_ttft_milliseconds=milliseconds(total),
+        queue_milliseconds=None if wait is None else milliseconds(wait),
+        budget_milliseconds=milliseconds(budget.seconds),
+        bound_by=bound_by(case),
+        outcome=Outcome.PASS if total <= budget.seconds else Outcome.FAIL,
+    )
+
+
+LONGEST_WAIT_MILLISECONDS = 2**53
+"""What stands in the status for a wait without end: JSON has no infinity."""
+
+
+def milliseconds(seconds: float) -> int:
+    whole = seconds * 1000
+    return LONGEST_WAIT_MILLISECONDS if math.isinf(whole) else min(round(whole), LONGEST_WAIT_MILLISECONDS)
+
+
+def longest_prompt_within_budget(case: Case) -> int | None:
+    if case.transfer is None or case.pool.spec.criteria.disaggregation is None:
+        return None
+    overhead = case.pool.spec.workload.fixed_overhead.seconds
+    return longest_prompt(case.transfer, case.criteria.ttft_budget.seconds - overhead)
+
+
+def routing(case: Case) -> RoutingStatus | None:
+    rate = case.world.observed_requests_per_second
+    return None if rate is None else RoutingStatus(observed_requests_per_second=f"{rate:.3g}")
+
+
+def target(turn: Turn) -> TargetStatus | None:
+    seen, before = turn.case.world.target, turn.case.pool.status.target
+    if not isinstance(seen, TargetView):
+        return before
+    return TargetStatus(uid=seen.uid, router_mode=seen.router_mode, split=seen.split, baseline=turn.ledger.baseline)

@@ -1,0 +1,62 @@
+"""What a decision asks the outside to do, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvgate.api.status import BaselineEntry, PoolStatus
+from kvgate.api.words import Capability
+from kvgate.core.evidence import Path
+from kvgate.core.target import ToggleStep
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Run one sweep over the paths; paths from a node to itself are not among them."""
+
+    run_id: str
+    paths: tuple[Path, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Enable:
+    """Write the enabled values of one capability, in one apply."""
+
+    capability: Capability
+    steps: tuple[ToggleStep, ...]
+    operation_id: str
+
+
+@dataclass(frozen=True)
+class Revert:
+    """Write back what stood there before."""
+
+    capability: Capability
+    baseline: tuple[BaselineEntry, ...]
+    operation_id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Recommend:
+    """Write the patch out for a person; touch nothing."""
+
+    capability: Capability
+    steps: tuple[ToggleStep, ...]
+
+
+Step = Measure | Enable | Revert | Recommend
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to do, what to write, and when to look again at the latest."""
+
+    steps: tuple[Step, ...]
+    status: PoolStatus
+    requeue_after_seconds: float
+
+    @property
+    def patches(self) -> tuple[Enable | Revert, ...]:
+        return tuple(step for step in self.steps if isinstance(step, Enable | Revert))

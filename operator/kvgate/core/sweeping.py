@@ -1,0 +1,56 @@
+"""Whether a sweep is due, over which paths, and why."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import timedelta
+
+from kvgate.core import text
+from kvgate.core.evidence import Path
+from kvgate.core.judged import Judged
+from kvgate.core.judging import Case
+from kvgate.core.steps import Measure
+from kvgate.core.switching import Move
+
+
+def sweep_due(case: Case, judged: tuple[Judged, ...]) -> Measure | None:
+    """The sweep that should start now; None while one runs, while suspended, and while there is nothing to measure."""
+    paths = tuple(path for path in case.world.nodes.paths if not path.same_node)
+    if case.world.sweeping or case.pool.spec.suspend or case.world.claimed_by or not judged or not paths:
+        return None
+    reason = _reason(case, judged, paths)
+    return Measure(run_id(case), paths, reason) if reason else None
+
+
+def _reason(case: Case, judged: tuple[Judged, ...], paths: tuple[Path, ...]) -> str:
+    if case.evidence is None:
+        return "no evidence yet"
+    if requested(case):
+        return f"asked for by annotation at {case.pool.measure_requested_at}"
+    if any(entry.ruling.move is Move.SWEEP_AGAIN for entry in judged):
+        return "the last sweep failed: a second one confirms it or clears it"
+    age = case.now - case.evidence.measured_at
+    interval = case.pool.spec.fabric.schedule.interval
+    if age >= interval.delta or case.from_the_future:
+        return f"the last sweep is {text.span(age.total_seconds())} old, interval is {interval}"
+    uncovered = any(f.reason in {"NodeNotCovered", "EvidenceOfAnotherPool"} for e in judged for f in e.verdict.findings)
+    return "nodes in use have no evidence" if uncovered and not set(paths) <= set(case.evidence.planned) else ""
+
+
+def requested(case: Case) -> bool:
+    """Whether a person asked for a sweep that no turn has handled yet."""
+    asked = case.pool.measure_requested_at
+    return bool(asked) and asked != case.pool.status.last_handled_measure_at
+
+
+def run_id(case: Case) -> str:
+    """Names the sweep that this turn starts: the same turn read twice names the same run."""
+    seed = f"{case.pool.uid}/{case.now.isoformat()}"
+    return hashlib.sha256(seed.encode()).hexdigest()[:10]
+
+
+def next_sweep_in(case: Case) -> timedelta | None:
+    if case.evidence is None:
+        return None
+    due = case.evidence.measured_at + case.pool.spec.fabric.schedule.interval.delta
+    return max(due - case.now, timedelta(0))

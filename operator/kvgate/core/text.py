@@ -1,0 +1,56 @@
+"""How numbers are written in messages: with their unit, and short enough to read at night."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+
+_DECIMAL = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+_BINARY = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+
+
+def rate(bytes_per_second: float) -> str:
+    """`119.3 MB/s (954 Mbit/s)`."""
+    bits = bytes_per_second * 8
+    wire = f"{bits / 1e9:.2f} Gbit/s" if bits >= 1e9 else f"{bits / 1e6:.0f} Mbit/s"
+    return f"{_scaled(bytes_per_second, _DECIMAL)}/s ({wire})"
+
+
+def size(count: float) -> str:
+    """`351.75 MiB`."""
+    return _scaled(count, _BINARY, digits=2)
+
+
+def _scaled(value: float, units: tuple[tuple[float, str], ...], digits: int = 1) -> str:
+    for factor, unit in units:
+        if value >= factor:
+            return f"{value / factor:.{digits}f} {unit}"
+    return f"{value:.0f} B"
+
+
+def span(seconds: float) -> str:
+    """`176 ms`, `3.38 s`, `26 h`."""
+    if math.isinf(seconds):
+        return "an unbounded time"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 120:
+        return f"{seconds:.2f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h"
+
+
+def moment(when: datetime) -> str:
+    """A time that stays the same text from turn to turn, unlike an age."""
+    return f"{when.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def percent(fraction: float) -> str:
+    return f"{fraction * 100:.0f}%" if fraction >= 0.1 or fraction == 0 else f"{fraction * 100:.1f}%"
+
+
+def listed(names: tuple[str, ...], most: int = 3) -> str:
+    """The first few, and how many more."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -1,0 +1,109 @@
+"""The tables of criteria, one per capability, and the verdict that each gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kvgate.api.words import Capability, KVEvents, Outcome
+from kvgate.core import evidence_criteria as evidence
+from kvgate.core import split_criteria as split
+from kvgate.core import text
+from kvgate.core.findings import Concern, Finding, Verdict
+from kvgate.core.judging import Case
+from kvgate.core.target import TargetProblem
+from kvgate.core.world import KVKnown
+
+Criterion = Callable[[Case], Finding]
+
+DISAGGREGATION: tuple[Criterion, ...] = (
+    evidence.nodes_matched,
+    evidence.evidence_readable,
+    evidence.evidence_of_this_pool,
+    evidence.evidence_fresh,
+    evidence.nodes_unchanged,
+    evidence.paths_reachable,
+    evidence.paths_covered,
+    split.kv_size_known,
+    split.throughput_enough,
+    split.within_budget,
+    split.load_bearable,
+    evidence.no_outlier,
+    evidence.layers_measured,
+    evidence.phases_measured,
+    evidence.same_thing_measured,
+)
+
+
+def kv_events_healthy(case: Case) -> Finding:
+    criteria = case.pool.spec.criteria.routing
+    if criteria is not None and criteria.kv_events is KVEvents.IGNORED:
+        what = "kvEvents: Ignored, so the router's own record of its decisions is trusted"
+        return Finding("kvEvents", Outcome.PASS, "KVEventsIgnored", what, Concern.EVENTS)
+    what = "KV events are not observed by this version, so KV routing cannot be accepted"
+    return Finding("kvEvents", Outcome.UNKNOWN, "KVEventsNotObserved", what, Concern.EVENTS)
+
+
+def benchmark_won(case: Case) -> Finding:
+    criteria = case.pool.spec.criteria.routing
+    benchmark = criteria.benchmark if criteria else None
+    if benchmark is None or (benchmark.target_ref is None and not benchmark.allow_live):
+        what = "criteria.routing.benchmark names no targetRef, so KV routing was never compared with round-robin"
+        return Finding("benchmark", Outcome.UNKNOWN, "BenchmarkNotConfigured", what, Concern.BENCHMARK)
+    what = "the routing A/B is not run by this version"
+    return Finding("benchmark", Outcome.UNKNOWN, "BenchmarkNotRun", what, Concern.BENCHMARK)
+
+
+ROUTING: tuple[Criterion, ...] = (kv_events_healthy, benchmark_won)
+
+
+def reload_beats_recompute(case: Case) -> Finding:
+    """Reload pays only above B* = KV bytes per token × prefill tokens per second; typed numbers are never a Pass."""
+    criteria, kv = case.pool.spec.criteria.kv_storage, case.world.kv
+    declared = criteria.reload_versus_recompute if criteria else None
+    if declared is None:
+        what = "criteria.kvStorage.reloadVersusRecompute is not set; the pool's owner must declare it"
+        return Finding("reloadVersusRecompute", Outcome.UNKNOWN, "NotDeclared", what, Concern.STORAGE)
+    if not isinstance(kv, KVKnown):
+        return split.kv_size_known(case)
+    break_even = kv.bytes_per_token * declared.prefill_tokens_per_second
+    storage = declared.storage_throughput
+    what = f"storage is declared at {storage}, break-even is {text.rate(break_even)}"
+    if storage.bytes_per_second <= break_even:
+        return Finding("reloadVersusRecompute", Outcome.FAIL, "RecomputeIsFaster", what, Concern.STORAGE)
+    said = f"{what}: declared, not measured; an approver may accept it"
+    return Finding("reloadVersusRecompute", Outcome.INCONCLUSIVE, "Declared", said, Concern.STORAGE)
+
+
+KV_STORAGE: tuple[Criterion, ...] = (reload_beats_recompute,)
+
+TABLES: Mapping[Capability, tuple[Criterion, ...]] = {
+    Capability.ROUTING: ROUTING,
+    Capability.DISAGGREGATION: DISAGGREGATION,
+    Capability.KV_STORAGE: KV_STORAGE,
+}
+
+
+def judge(case: Case, capability: Capability) -> Verdict:
+    """Every criterion of the capability's table, and what the deployment itself puts in the way."""
+    return Verdict((*_target(case, capability), *(criterion(case) for criterion in TABLES[capability])))
+
+
+def _target(case: Case, capability: Capability) -> tuple[Finding, ...]:
+    target = case.world.target
+    if isinstance(target, TargetProblem):
+        return (Finding("target", Outcome.ERROR, target.reason, target.message, Concern.TARGET),)
+    toggle = target.toggles.get(capability)
+    if toggle is None:
+        return ()
+    return (toggle.refusal, *toggle.findings) if toggle.refusal else toggle.findings
+
+
+def gated(case: Case) -> tuple[Capability, ...]:
+    """The capabilities with a criteria block; the others are none of our business."""
+    criteria = case.pool.spec.criteria
+    blocks = {
+        Capability.ROUTING: criteria.routing,
+        Capability.DISAGGREGATION: criteria.disaggregation,
+        Capability.KV_STORAGE: criteria.kv_storage,
+    }
+    return tuple(capability for capability, block in blocks.items() if block is not None)
