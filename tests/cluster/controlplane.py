@@ -23,6 +23,7 @@ AUDIT_POLICY = {
     "omitStages": ["RequestReceived", "ResponseStarted"],
     "rules": [{"level": "Metadata"}],
 }
+ADMIN_KUBECONFIG = "admin.kubeconfig"
 LOOPBACK = "127.0.0.1"
 PORTS = range(20000, 30000)  # below the range that outgoing connections take theirs from
 
@@ -170,7 +171,7 @@ def _start_controllers(ledger: Ledger, credentials: Credentials, kubeconfig: Pat
 
 
 def _admin(state: Path, credentials: Credentials, server: str) -> Access:
-    kubeconfig = state / "admin.kubeconfig"
+    kubeconfig = state / ADMIN_KUBECONFIG
     write_kubeconfig(kubeconfig, server, credentials.certificate, credentials.admin_token)
     return Access(state, kubeconfig, server, credentials.certificate, state / "audit.jsonl")
 

@@ -7,11 +7,12 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from tests.cluster import leftovers
+from tests.cluster import images, leftovers
 from tests.cluster.access import Access
 from tests.cluster.binaries import binary
 from tests.cluster.cache import CannotRunError
 from tests.cluster.controlplane import LOOPBACK, start_control_plane
+from tests.cluster.harness import Cluster, start_cluster
 from tests.cluster.leftovers import Ledger, states
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
@@ -20,11 +21,14 @@ CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-sche
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build what the selected tests need before the first of them starts, outside any test's timeout."""
     asked = {name for item in session.items for name in getattr(item, "fixturenames", ())}
-    if session.config.option.collectonly or "control_plane" not in asked:
+    if session.config.option.collectonly or not asked & {"control_plane", "cluster"}:
         return
     with suppress(CannotRunError):  # the fixture says it again, to the tests that it concerns
         for name in CONTROL_PLANE:
             binary(name)
+        if "cluster" in asked:
+            binary("kubelet")
+            images.debian_layer()
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +36,13 @@ def control_plane() -> Iterator[Access]:
     """etcd, kube-apiserver, kube-controller-manager and kube-scheduler on loopback; no node, no root needed."""
     with _state() as ledger:
         yield start_control_plane(ledger, LOOPBACK)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """A control plane of its own and three nodes, n1 and n2 on links of 1000 Mbit/s and n3 on one of 200."""
+    with _state() as ledger:
+        yield start_cluster(ledger)
 
 
 @contextmanager

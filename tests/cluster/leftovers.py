@@ -16,10 +16,11 @@ from enum import StrEnum
 from pathlib import Path
 
 from tests.cluster import processes
-from tests.cluster.cache import cache_root, locked
+from tests.cluster.cache import CannotRunError, cache_root, locked
 from tests.cluster.processes import Process
 
 MARK = "KVGATE_TEST_STATE"
+UNFINISHED = ".owner.unfinished"
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -29,6 +30,7 @@ class Kind(StrEnum):
     LINK = "link"
     CGROUP = "cgroup"
     DIRECTORY = "directory"
+    MOUNT = "mount"
 
 
 @dataclass(frozen=True)
@@ -69,13 +71,19 @@ class Ledger:
 
     def own(self, *, kept: bool) -> None:
         me = processes.this_process()
-        unfinished = self.state / ".owner.unfinished"
+        unfinished = self.state / UNFINISHED
         unfinished.write_text(json.dumps(asdict(Owner(this_boot(), me.pid, me.start_ticks, kept))))
-        unfinished.replace(self.state / "owner.json")
+        unfinished.replace(self.owner_file)
 
     def note(self, kind: Kind, name: str, start_ticks: int = 0) -> None:
         with (self.state / "ledger.jsonl").open("a") as lines:
             lines.write(json.dumps(asdict(Entry(kind, name, start_ticks))) + "\n")
+
+    def directory(self, path: Path) -> None:
+        """Make a directory outside the state directory, to be removed again if it is empty then."""
+        if not path.exists():
+            self.note(Kind.DIRECTORY, str(path))
+            path.mkdir()
 
     def start(self, name: str, *argv: str | Path) -> Process:
         """Start a program that logs to `name`.log here, and note it."""
@@ -83,9 +91,17 @@ class Ledger:
         self.note(Kind.PROCESS, str(process.pid), process.start_ticks)
         return process
 
+    @property
+    def owner_file(self) -> Path:
+        return self.state / "owner.json"
+
+    def is_ours(self) -> bool:
+        """Ours, or so new that its owner's name is not yet written."""
+        return self.owner_file.exists() or {path.name for path in self.state.iterdir()} <= {UNFINISHED}
+
     def owner(self) -> Owner | None:
         try:
-            return Owner(**json.loads((self.state / "owner.json").read_text()))
+            return Owner(**json.loads(self.owner_file.read_text()))
         except (OSError, ValueError, TypeError):
             return None
 
@@ -95,6 +111,12 @@ class Ledger:
         except OSError:
             return []
         return list(_readable(lines))
+
+
+def still_whole(state: Path) -> bool:
+    """Whether everything that was started there still runs."""
+    ledger = Ledger(state)
+    return all(process.runs() for process in _started(ledger, ledger.entries()))
 
 
 def this_boot() -> str:
@@ -121,20 +143,22 @@ def clear_abandoned() -> list[Path]:
 
 
 def clear(state: Path) -> None:
-    """End and remove everything that the ledger in `state` names, then the directory. Safe to run again."""
+    """End and remove everything that the ledger in `state` names, then the directory. Safe to run again.
+
+    Raises CannotRunError, and touches nothing, where the directory is no state of ours.
+    """
     ledger = Ledger(state)
-    owner, entries = ledger.owner(), ledger.entries()
-    if owner is not None and owner.boot_id == this_boot():
-        processes.kill(_processes(entries))
-    processes.kill(processes.marked(MARK, str(state)))
+    if not ledger.is_ours():
+        raise CannotRunError(f"{state} holds files but no ledger of a cluster: left alone; name another directory")
+    entries = ledger.entries()
+    started = _started(ledger, entries)
+    processes.kill(set(processes.marked(MARK, str(state))) - set(started))
+    processes.kill(started)
     _remove_network(entries)
     for entry in reversed(entries):
-        if entry.kind is Kind.CGROUP:
-            _remove_cgroup(Path(entry.name))
-        if entry.kind is Kind.DIRECTORY and Path(entry.name).is_dir() and not any(Path(entry.name).iterdir()):
-            Path(entry.name).rmdir()
+        _remove_from_tree(entry.kind, Path(entry.name))
     _unmount_below(state)
-    shutil.rmtree(state)
+    _remove_state(ledger)
 
 
 def _readable(lines: list[str]) -> Iterator[Entry]:
@@ -146,8 +170,23 @@ def _readable(lines: list[str]) -> Iterator[Entry]:
         yield Entry(Kind(raw["kind"]), raw["name"], raw["start_ticks"])
 
 
-def _processes(entries: list[Entry]) -> list[Process]:
-    return [Process(int(e.name), e.start_ticks) for e in reversed(entries) if e.kind is Kind.PROCESS]
+def _remove_state(ledger: Ledger) -> None:
+    """The owner's name goes last, so that a clearing that is cut short can be taken up again."""
+    for path in ledger.state.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path != ledger.owner_file:
+            path.unlink()
+    ledger.owner_file.unlink(missing_ok=True)
+    ledger.state.rmdir()
+
+
+def _started(ledger: Ledger, entries: list[Entry]) -> list[Process]:
+    """What we started ourselves, as far as it was since this boot: an older pid may be anybody's by now."""
+    owner = ledger.owner()
+    if owner is None or owner.boot_id != this_boot():
+        return []
+    return [Process(int(e.name), e.start_ticks) for e in entries if e.kind is Kind.PROCESS]
 
 
 def _remove_network(entries: list[Entry]) -> None:
@@ -157,6 +196,18 @@ def _remove_network(entries: list[Entry]) -> None:
     for entry in entries:
         if entry.kind is Kind.NAMESPACE and Path("/run/netns", entry.name).exists():
             subprocess.run(["ip", "netns", "delete", entry.name], check=True)
+
+
+def _remove_from_tree(kind: Kind, path: Path) -> None:
+    match kind:
+        case Kind.CGROUP:
+            _remove_cgroup(path)
+        case Kind.MOUNT if is_mounted(path) and not any(path.iterdir()):
+            subprocess.run(["umount", str(path)], check=True)
+        case Kind.DIRECTORY if path.is_dir():
+            _try_rmdir(path)
+        case _:
+            return
 
 
 def _remove_cgroup(root: Path) -> None:
@@ -177,8 +228,15 @@ def _try_rmdir(directory: Path) -> None:
         return
 
 
+def is_mounted(path: Path) -> bool:
+    return path in _mounted()
+
+
 def _unmount_below(state: Path) -> None:
-    targets = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
-    for target in reversed(targets):
-        if Path(target).is_relative_to(state):
-            subprocess.run(["umount", "--lazy", target], check=True)
+    for target in reversed(_mounted()):
+        if target.is_relative_to(state):
+            subprocess.run(["umount", "--lazy", str(target)], check=True)
+
+
+def _mounted() -> list[Path]:
+    return [Path(line.split()[1]) for line in Path("/proc/self/mounts").read_text().splitlines()]

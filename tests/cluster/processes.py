@@ -23,13 +23,14 @@ class Process:
 
 
 def start_ticks(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot; None when there is none or only its zombie is left."""
+    """When the process started, in clock ticks since boot; None when there is none or nothing of it still runs."""
+    entry = PROC / str(pid)
     try:
-        stat = (PROC / str(pid) / "stat").read_text()
+        state, *fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        ended = state in {"Z", "X"} and len(list((entry / "task").iterdir())) <= 1
     except OSError:
         return None
-    state, *fields = stat.rpartition(")")[2].split()
-    return None if state in {"Z", "X"} else int(fields[18])
+    return None if ended else int(fields[18])
 
 
 def this_process() -> Process:
@@ -55,12 +56,14 @@ def start(argv: Sequence[str | Path], log: Path, environment: Mapping[str, str])
 
 def kill(processes: Iterable[Process]) -> None:
     """Kill what still runs and return when it is gone. Nothing here holds data that a gentler end would save."""
-    victims = [process for process in processes if process.runs()]
-    for process in victims:
+    named = list(processes)
+    running = [process for process in named if process.runs()]
+    for process in running:
         _kill(process.pid)
-    _wait_until_gone(victims, 10.0)
-    for process in victims:
+    _wait_until_gone(running, 10.0)
+    for process in named:
         _reap(process.pid)
+    _let_parents_reap(running, 1.0)
 
 
 def marked(variable: str, value: str) -> list[Process]:
@@ -93,6 +96,13 @@ def _wait_until_gone(processes: Sequence[Process], seconds: float) -> None:
     while running := [process.pid for process in processes if process.runs()]:
         if time.monotonic() >= deadline:
             raise TimeoutError(f"processes {running} still run {seconds:.0f} s after they were killed")
+        time.sleep(0.02)
+
+
+def _let_parents_reap(processes: Sequence[Process], seconds: float) -> None:
+    """Give whoever started these the time to take note, lest their zombies fall to a process 1 that never does."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and any((PROC / str(process.pid)).exists() for process in processes):
         time.sleep(0.02)
 
 

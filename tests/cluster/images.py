@@ -1,0 +1,179 @@
+"""Packs container images without a Docker engine: Debian packages and our own files, as an OCI archive."""
+
+import hashlib
+import io
+import json
+import os
+import platform
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.cluster.binaries import binary
+from tests.cluster.cache import CannotRunError, cache_root, fingerprint, made_once, say
+
+PROBE_REFERENCE = "kvgate.dev/probe:test"
+PAUSE_REFERENCE = "local.test/pause:1"
+PROBES = Path(__file__).parents[2] / "probes"
+PROBE_PACKAGES = ("python3", "iperf3")
+PROBE_USER = 65532
+PRUNED = ("usr/share/doc/", "usr/share/man/", "usr/share/locale/", "usr/share/perl", "usr/share/lintian/")
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+LAYER = "application/vnd.oci.image.layer.v1.tar"
+CONFIG = "application/vnd.oci.image.config.v1+json"
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+INDEX = "application/vnd.oci.image.index.v1+json"
+
+
+@dataclass(frozen=True)
+class Image:
+    """What `probes/Dockerfile` says for Docker's users, said for the packer."""
+
+    reference: str
+    entrypoint: Sequence[str]
+    user: str = f"{PROBE_USER}:{PROBE_USER}"
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def config(self, layers: Sequence[bytes]) -> bytes:
+        variables = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", **self.environment}
+        return _json(
+            {
+                "architecture": ARCHITECTURES.get(platform.machine(), platform.machine()),
+                "os": "linux",
+                "config": {
+                    "User": self.user,
+                    "Env": [f"{name}={value}" for name, value in variables.items()],
+                    "Entrypoint": list(self.entrypoint),
+                    "WorkingDir": "/",
+                },
+                "rootfs": {"type": "layers", "diff_ids": [_digest(layer) for layer in layers]},
+                "history": [{"created_by": "tests.cluster.images"} for _ in layers],
+            }
+        )
+
+
+PAUSE = Image(PAUSE_REFERENCE, ["/pause"])
+PROBE = Image(
+    PROBE_REFERENCE,
+    ["python3", "-m", "kvgate_probe"],
+    environment={"PYTHONPATH": "/opt/kvgate", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"},
+)
+
+
+def pause_image(directory: Path) -> Path:
+    """Pack the container that holds a pod's namespaces open, into `directory`."""
+    return pack(PAUSE, [_layer([("pause", binary("pause").read_bytes(), 0o755)])], directory / "pause.tar")
+
+
+def probe_image(directory: Path) -> Path:
+    """Pack the walker as it is in this checkout, with Debian's python3 and iperf3, into `directory`."""
+    files = [("etc/passwd", PASSWD, 0o644), ("etc/group", GROUP, 0o644)]
+    files += [(f"opt/kvgate/{p.relative_to(PROBES)}", p.read_bytes(), 0o644) for p in probe_sources()]
+    return pack(PROBE, [debian_layer().read_bytes(), _layer(files)], directory / "probe.tar")
+
+
+def probe_sources() -> list[Path]:
+    found = (PROBES / "kvgate_probe").rglob("*")
+    return sorted(p for p in found if p.is_file() and "__pycache__" not in p.parts)
+
+
+PASSWD = f"root:x:0:0:root:/:/usr/sbin/nologin\nprobe:x:{PROBE_USER}:{PROBE_USER}::/:/usr/sbin/nologin\n".encode()
+GROUP = f"root:x:0:\nprobe:x:{PROBE_USER}:\n".encode()
+
+
+def pack(image: Image, layers: Sequence[bytes], target: Path) -> Path:
+    """Write an OCI archive to `target`; the same image and layers give the same bytes."""
+    config = image.config(layers)
+    manifest = _json(
+        {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": _descriptor(CONFIG, config),
+            "layers": [_descriptor(LAYER, layer) for layer in layers],
+        }
+    )
+    names = {"io.containerd.image.name": image.reference, "org.opencontainers.image.ref.name": image.reference}
+    listed = {**_descriptor(MANIFEST, manifest), "annotations": names}
+    index = _json({"schemaVersion": 2, "mediaType": INDEX, "manifests": [listed]})
+    with tarfile.open(target, "w") as archive:
+        _add(archive, "oci-layout", _json({"imageLayoutVersion": "1.0.0"}))
+        _add(archive, "index.json", index)
+        for blob in (*layers, config, manifest):
+            _add(archive, f"blobs/sha256/{hashlib.sha256(blob).hexdigest()}", blob)
+    return target
+
+
+def debian_layer() -> Path:
+    """These packages and what they depend on, from this system's own release: downloaded once, then cached."""
+    release = _os_release()
+    key = fingerprint(release["ID"], release["VERSION_CODENAME"], platform.machine(), *PROBE_PACKAGES, *PRUNED)
+    return made_once(cache_root() / "images" / f"debian-{key}.tar", lambda path: _bootstrap(release, path))
+
+
+def _bootstrap(release: Mapping[str, str], target: Path) -> None:
+    if shutil.which("mmdebstrap") is None:
+        raise CannotRunError("the probe's image needs mmdebstrap: install it with apt-get install mmdebstrap")
+    if os.geteuid() != 0:
+        raise CannotRunError("the probe's image is made by mmdebstrap as root: run this as root")
+    say(f"fetching {', '.join(PROBE_PACKAGES)} and what they need, for the probe's image")
+    whole = target.with_name(f"{target.name}.whole.tar")
+    components = "main,universe" if release["ID"] == "ubuntu" else "main"
+    done = subprocess.run(
+        [
+            *("mmdebstrap", "--quiet", "--variant=extract", f"--components={components}"),
+            *("--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr", f"--include={','.join(PROBE_PACKAGES)}"),
+            *(release["VERSION_CODENAME"], str(whole)),
+        ],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines()[-1:] or ["nothing"]
+        raise CannotRunError(f"mmdebstrap ended with exit code {done.returncode}, and said last: {said[0]}")
+    _prune(whole, target)
+    whole.unlink()
+
+
+def _prune(whole: Path, target: Path) -> None:
+    """Leave out what no program reads, and device nodes, which the runtime makes itself."""
+    with tarfile.open(whole) as source, tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as kept:
+        for member in source:
+            name = member.name.removeprefix("./")
+            if name.startswith(PRUNED) or member.isdev():
+                continue
+            kept.addfile(member, source.extractfile(member) if member.isreg() else None)
+
+
+def _os_release() -> dict[str, str]:
+    lines = Path("/etc/os-release").read_text().splitlines()
+    return {name: value.strip('"') for name, _, value in (line.partition("=") for line in lines) if name}
+
+
+def _layer(files: Iterable[tuple[str, bytes, int]]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as layer:
+        for name, content, mode in files:
+            _add(layer, name, content, mode)
+    return buffer.getvalue()
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = len(content), mode
+    archive.addfile(member, io.BytesIO(content))
+
+
+def _descriptor(media_type: str, content: bytes) -> dict[str, object]:
+    return {"mediaType": media_type, "digest": _digest(content), "size": len(content)}
+
+
+def _digest(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def _json(document: object) -> bytes:
+    return json.dumps(document).encode()
