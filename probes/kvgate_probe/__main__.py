@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+from kvgate_probe.fields import WireError
 from kvgate_probe.iperf3_tool import Iperf3
 from kvgate_probe.partners import Patience
 from kvgate_probe.peers import PeersFile
@@ -21,7 +22,6 @@ from kvgate_probe.wire import (
     Result,
     Schedule,
     Summary,
-    WireError,
     decode_schedule,
     encode_result,
     encode_summary,

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
+from kvgate_probe.fields import WireError
 from kvgate_probe.peers import Address
-from kvgate_probe.wire import Trouble, WireError
+from kvgate_probe.wire import Trouble
 
 MAX_LINE_BYTES = 4096
 

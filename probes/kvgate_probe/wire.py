@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum, StrEnum
-from typing import NoReturn
+from enum import StrEnum
+
+from kvgate_probe.fields import Fields, WireError
 
 WIRE_VERSION = 1
 MAX_DOCUMENT_CHARACTERS = 262_144
@@ -16,10 +16,6 @@ MAX_SECONDS = 3600.0
 MAX_STREAMS = 64
 DATA_PORTS = 8
 """A walker's control port is `port`; its tool listens on one of the next DATA_PORTS ports."""
-
-
-class WireError(ValueError):
-    """A document that is not what the wire promises; the message never repeats its content."""
 
 
 class Role(StrEnum):
@@ -163,8 +159,9 @@ def encode_schedule(schedule: Schedule) -> str:
 
 def decode_schedule(text: str) -> Schedule:
     """Raises WireError for anything but a schedule in which no node is in two tests of one round."""
-    reader = _Reader.of(text, "schedule")
-    reader.version()
+    reader = Fields.of(text, "schedule")
+    if reader.values.get("version") != WIRE_VERSION:
+        raise WireError(f"schedule: version must be {WIRE_VERSION}")
     return Schedule(
         run_id=reader.name("runID"),
         pool_uid=reader.text("poolUID"),
@@ -216,14 +213,13 @@ def encode_result(result: Result) -> str:
 def decode_line(text: str) -> Result | Unreadable:
     """Never raises: whatever a pod printed is a result of this wire or unreadable."""
     try:
-        return _decode_result(_Reader.of(text, "line"))
+        return _decode_result(Fields.of(text, "line"))
     except WireError as error:
         return Unreadable(str(error))
 
 
-def _decode_result(reader: _Reader) -> Result:
-    if reader.values.get("kvgateProbe") != WIRE_VERSION:
-        raise WireError(f"the line is not marked kvgateProbe {WIRE_VERSION}")
+def _decode_result(reader: Fields) -> Result:
+    _refuse_unmarked(reader)
     document, trouble = reader.text("document"), reader.maybe_text("trouble")
     if not document and trouble is None:
         raise WireError("the line has neither a document nor a trouble")
@@ -260,21 +256,22 @@ def encode_summary(summary: Summary) -> str:
     return _dump(
         {
             "kvgateProbe": WIRE_VERSION,
-            "runID": summary.run_id[:128],
-            "node": summary.node[:256],
+            "runID": _plain(summary.run_id, 253),
+            "node": _plain(summary.node, 253),
             "planned": summary.planned,
             "measured": summary.measured,
             "troubled": summary.troubled,
             "interrupted": summary.interrupted,
             "seconds": round(summary.seconds, 3),
-            "message": summary.message[:400],
+            "message": _plain(summary.message, 400),
         }
     )
 
 
 def decode_summary(text: str) -> Summary | Unreadable:
     try:
-        reader = _Reader.of(text, "summary")
+        reader = Fields.of(text, "summary")
+        _refuse_unmarked(reader)
         return Summary(
             run_id=reader.name("runID"),
             node=reader.name("node"),
@@ -289,11 +286,20 @@ def decode_summary(text: str) -> Summary | Unreadable:
         return Unreadable(str(error))
 
 
+def _refuse_unmarked(reader: Fields) -> None:
+    if reader.values.get("kvgateProbe") != WIRE_VERSION:
+        raise WireError(f"the {reader.what} is not marked kvgateProbe {WIRE_VERSION}")
+
+
+def _plain(text: str, most: int) -> str:
+    return text[:most].encode("ascii", "replace").decode("ascii")
+
+
 def _dump(document: Mapping[str, object]) -> str:
     return json.dumps(document, separators=(",", ":"), allow_nan=False)
 
 
-def _round(reader: _Reader, number: int, entry: object) -> tuple[Pair, ...]:
+def _round(reader: Fields, number: int, entry: object) -> tuple[Pair, ...]:
     if not isinstance(entry, list):
         raise WireError(f"{reader.what}: rounds[{number}] must be a list of pairs")
     pairs = tuple(_pair(f"{reader.what}: rounds[{number}]", item) for item in entry)
@@ -306,84 +312,5 @@ def _round(reader: _Reader, number: int, entry: object) -> tuple[Pair, ...]:
 def _pair(where: str, item: object) -> Pair:
     if not isinstance(item, dict):
         raise WireError(f"{where} must hold objects with from and to")
-    reader = _Reader(where, item)
+    reader = Fields(where, item)
     return Pair(reader.name("from"), reader.name("to"))
-
-
-def _no_constant(_: str) -> NoReturn:
-    raise WireError("NaN and Infinity are no numbers")
-
-
-@dataclass(frozen=True)
-class _Reader:
-    """Typed access to a JSON object's fields; every wrong one is a WireError that names the field."""
-
-    what: str
-    values: Mapping[str, object]
-
-    @classmethod
-    def of(cls, text: str, what: str) -> _Reader:
-        try:
-            values = json.loads(text, parse_constant=_no_constant)
-        except (ValueError, RecursionError):
-            raise WireError(f"{what}: not JSON ({len(text)} characters)") from None
-        if not isinstance(values, dict):
-            raise WireError(f"{what}: must be a JSON object")
-        return cls(what, values)
-
-    def version(self) -> None:
-        if self.values.get("version") != WIRE_VERSION:
-            raise WireError(f"{self.what}: version must be {WIRE_VERSION}")
-
-    def text(self, key: str) -> str:
-        value = self.values.get(key)
-        if not isinstance(value, str):
-            raise WireError(f"{self.what}: {key} must be a string")
-        return value
-
-    def maybe_text(self, key: str) -> str | None:
-        return None if self.values.get(key) is None else self.text(key)
-
-    def name(self, key: str) -> str:
-        value = self.text(key)
-        if not 1 <= len(value) <= 253 or not value.isprintable():
-            raise WireError(f"{self.what}: {key} must be 1 to 253 printable characters")
-        return value
-
-    def one_of(self, key: str, kinds: type[Enum]) -> str:
-        value = self.text(key)
-        if value not in {kind.value for kind in kinds}:
-            raise WireError(f"{self.what}: {key} is none of the {len(kinds)} known words")
-        return value
-
-    def flag(self, key: str) -> bool:
-        value = self.values.get(key)
-        if not isinstance(value, bool):
-            raise WireError(f"{self.what}: {key} must be true or false")
-        return value
-
-    def items(self, key: str) -> list[object]:
-        value = self.values.get(key)
-        if not isinstance(value, list):
-            raise WireError(f"{self.what}: {key} must be a list")
-        return value
-
-    def number(self, key: str, *, above: float = -math.inf, most: float = math.inf) -> float:
-        value = self.values.get(key)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-            raise WireError(f"{self.what}: {key} must be a finite number")
-        if not above < value <= most:
-            raise WireError(f"{self.what}: {key} must be more than {above:g} and at most {most:g}")
-        return float(value)
-
-    def maybe_number(self, key: str, *, above: float) -> float | None:
-        return None if self.values.get(key) is None else self.number(key, above=above)
-
-    def whole(self, key: str, *, least: int = 0, most: int = 2**63) -> int:
-        value = self.values.get(key)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise WireError(f"{self.what}: {key} must be a whole number from {least} to {most}")
-        return value
-
-    def maybe_whole(self, key: str, *, least: int = 0) -> int | None:
-        return None if self.values.get(key) is None else self.whole(key, least=least)

@@ -1,0 +1,129 @@
+"""From the logs of a sweep's walkers to samples: only lines of this run, of the right node, on planned paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from kvgate.core.evidence import Failure, FailureKind, Path, Sample
+from kvgate.probe.ends import weigh
+from kvgate.probe.iperf3_guard import Accepted
+from kvgate.probe.link_sample import link_sample
+from kvgate_probe.wire import Pair, Result, Role, Schedule, Summary, Test, Unreadable, decode_line, decode_summary
+
+MOST_LOG_CHARACTERS = 64 * 1024 * 1024
+MOST_PROBLEMS = 50
+CLOCK_TOLERANCE = timedelta(minutes=5)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a sweep's logs amount to; a planned path without any record has no sample at all."""
+
+    samples: tuple[Sample, ...]
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the operator knows of a sweep beside its schedule.
+
+    `received_at` is the one clock by which evidence ages; a node's own clock is only compared with it.
+    `addresses` are those that each node's walker may have, where known. On loopback paths no wire is measured:
+    allowed for tests on one host alone, and said in each sample.
+    """
+
+    received_at: datetime
+    addresses: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    loopback: bool = False
+
+
+@dataclass(frozen=True)
+class _Line:
+    where: str
+    result: Result
+
+
+def read_logs(schedule: Schedule, logs: Mapping[str, str], setting: Setting) -> Reading:
+    """`logs` is node → what its walker printed. Never raises; what is not accepted is named in `problems`."""
+    problems: list[str] = []
+    tests = {test.pair: test for test in schedule.tests()}
+    lines = [line for node in sorted(logs) for line in _lines(node, logs[node], problems)]
+    accepted = [line.result for line in lines if _accept(line, schedule, tests, problems)]
+    by_pair: dict[Pair, list[Result]] = {}
+    for result in accepted:
+        by_pair.setdefault(result.pair, []).append(result)
+    told = (test for test in schedule.tests() if test.pair in by_pair)
+    samples = tuple(_sample(test, by_pair[test.pair], schedule, setting) for test in told)
+    problems += _skewed(accepted, setting.received_at)
+    return Reading(samples, _few(problems))
+
+
+def _lines(node: str, log: str, problems: list[str]) -> Iterator[_Line]:
+    if len(log) > MOST_LOG_CHARACTERS:
+        problems.append(f"log of {node}: {len(log)} characters, at most {MOST_LOG_CHARACTERS} are read")
+        return
+    for number, text in enumerate(log.split("\n"), start=1):
+        if not text.strip():
+            continue
+        line, where = decode_line(text), f"log of {node}, line {number}"
+        if isinstance(line, Unreadable):
+            if isinstance(decode_summary(text), Summary):
+                continue
+            problems.append(f"{where}: {line.reason}")
+        elif line.node != node:
+            problems.append(f"{where}: written for another node: ignored")
+        else:
+            yield _Line(where, line)
+
+
+def _accept(line: _Line, schedule: Schedule, tests: Mapping[Pair, Test], problems: list[str]) -> bool:
+    reason = _stranger(line.result, schedule, tests.get(line.result.pair))
+    if reason:
+        problems.append(f"{line.where}: {reason}: ignored")
+    return not reason
+
+
+def _stranger(result: Result, schedule: Schedule, test: Test | None) -> str:
+    if result.run_id != schedule.run_id or result.pool_uid != schedule.pool_uid:
+        return "of another run"
+    if test is None or test.round != result.round:
+        return "of a path that is not planned in this round"
+    end = test.pair.source if result.role is Role.SOURCE else test.pair.destination
+    if result.node != end:
+        return f"a {result.role.value}'s record by a node that is not the {result.role.value}"
+    planned = (schedule.tool, schedule.phase, schedule.streams, schedule.duration_seconds)
+    if (result.tool, result.phase, result.streams, result.planned_seconds) != planned:
+        return "of another tool, phase, number of streams or duration than planned"
+    if result.paced_bits_per_second != schedule.paced_bits_per_second:
+        return "of another pace than planned"
+    return ""
+
+
+def _sample(test: Test, results: Sequence[Result], schedule: Schedule, setting: Setting) -> Sample:
+    sources = [result for result in results if result.role is Role.SOURCE]
+    destinations = [result for result in results if result.role is Role.DESTINATION]
+    source, destination = next(iter(sources), None), next(iter(destinations), None)
+    count = max(len(sources), len(destinations))
+    addresses = setting.addresses.get(test.pair.destination, frozenset())
+    outcome: Accepted | Failure
+    if count > 1:
+        outcome = Failure(FailureKind.AMBIGUOUS, f"{count} records of one test by one end, 1 expected")
+    else:
+        outcome = weigh(source, destination, schedule, addresses, loopback=setting.loopback)
+    path = Path(test.pair.source, test.pair.destination)
+    return link_sample(path, schedule, setting.received_at, outcome, source, destination)
+
+
+def _skewed(results: Iterable[Result], received_at: datetime) -> list[str]:
+    limit = (received_at + CLOCK_TOLERANCE).timestamp()
+    nodes = sorted({result.node for result in results if result.ended_at > limit})
+    minutes = CLOCK_TOLERANCE.total_seconds() / 60
+    return [f"clock of {node}: more than {minutes:.0f} min ahead; evidence ages by ours" for node in nodes]
+
+
+def _few(problems: list[str]) -> tuple[str, ...]:
+    if len(problems) <= MOST_PROBLEMS:
+        return tuple(problems)
+    return (*problems[:MOST_PROBLEMS], f"and {len(problems) - MOST_PROBLEMS} more problems")

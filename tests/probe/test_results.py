@@ -1,0 +1,311 @@
+"""From walkers' logs to samples: this run, the right node, planned paths, once each, and both ends agreeing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from kvgate.core.evidence import Failure, FailureKind, Path, Phase, Sample
+from kvgate.probe.plan import LinkTest, plan_sweep
+from kvgate.probe.results import MOST_PROBLEMS, Reading, Setting, read_logs
+from kvgate_probe.wire import Pair, Result, Role, Schedule, Summary, Trouble, encode_result, encode_summary
+from tests.probe.documents import finished, text_of
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+TEST = LinkTest(duration_seconds=10, streams=1, port=5201)
+PLAN = plan_sweep("run-7", "pool-1", ["p"], ["d"], TEST, Phase.ISOLATED)
+PAIR = Pair("p", "d")
+GOOD = text_of(finished())
+
+
+def record(role: Role = Role.SOURCE, **changes: Any) -> Result:
+    source = role is Role.SOURCE
+    good = Result(
+        run_id="run-7",
+        pool_uid="pool-1",
+        node="p" if source else "d",
+        role=role,
+        pair=PAIR,
+        round=0,
+        phase="Isolated",
+        tool="iperf3",
+        streams=1,
+        planned_seconds=10.0,
+        started_at=NOW.timestamp() - 60,
+        ended_at=NOW.timestamp() - 50,
+        attempts=1,
+        partner_run="run-7",
+        partner_address="10.0.0.2" if source else "10.0.0.1",
+        local_address="10.0.0.1" if source else "10.0.0.2",
+        interface="eth0",
+        mtu=1500,
+        interface_bytes_before=1000,
+        interface_bytes_after=13_000_000_000,
+        document=GOOD,
+    )
+    return replace(good, **changes)
+
+
+def log(*results: Result) -> str:
+    return "".join(encode_result(result) + "\n" for result in results)
+
+
+def read(p: str = "", d: str = "", schedule: Schedule = PLAN.schedule, setting: Setting | None = None) -> Reading:
+    return read_logs(schedule, {"p": p, "d": d}, setting or Setting(NOW))
+
+
+def only_sample(reading: Reading) -> Sample:
+    assert len(reading.samples) == 1, reading
+    return reading.samples[0]
+
+
+def failure_of(reading: Reading) -> Failure:
+    failure = only_sample(reading).failure
+    assert failure is not None, reading
+    return failure
+
+
+def test_two_good_ends_make_one_number() -> None:
+    reading = read(p=log(record()), d=log(record(Role.DESTINATION)))
+    sample = only_sample(reading)
+    assert reading.problems == ()
+    assert sample.path == Path("p", "d")
+    assert sample.bytes_per_second == pytest.approx(9.4e9 / 8)
+    assert (sample.bytes_moved, sample.seconds, sample.streams) == (11_750_000_000, 10, 1)
+    assert (sample.interface, sample.interface_bytes) == ("eth0", 12_999_999_000)
+    assert (sample.tool, sample.operation, sample.transport) == ("iperf3", "tcp-stream", "tcp")
+    assert sample.measured_at == NOW
+    assert sample.notes == ()
+
+
+def test_without_the_destinations_record_the_number_says_so() -> None:
+    assert "left no record" in only_sample(read(p=log(record()))).notes[0]
+
+
+def test_a_silent_path_has_no_sample_and_no_zero() -> None:
+    assert read(p="", d="") == Reading(())
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "kind"),
+    [
+        pytest.param(
+            record(document="", trouble=Trouble.PARTNER_SILENT, message="no answer"),
+            None,
+            FailureKind.PARTNER_SILENT,
+            id="the partner never answered",
+        ),
+        pytest.param(
+            record(document=GOOD, trouble=Trouble.INTERRUPTED),
+            record(Role.DESTINATION),
+            FailureKind.INTERRUPTED,
+            id="a trouble outweighs a document beside it",
+        ),
+        pytest.param(
+            record(),
+            record(Role.DESTINATION, document="", trouble=Trouble.INTERRUPTED),
+            FailureKind.INTERRUPTED,
+            id="the destination was ended although the source has a number",
+        ),
+        pytest.param(
+            None,
+            record(Role.DESTINATION),
+            FailureKind.PARTNER_LOST,
+            id="the destination alone is never a number",
+        ),
+        pytest.param(
+            None,
+            record(Role.DESTINATION, document="", trouble=Trouble.PORT_IN_USE),
+            FailureKind.PORT_IN_USE,
+            id="the destination alone tells its trouble",
+        ),
+        pytest.param(
+            record(partner_run="run-6"), None, FailureKind.WRONG_RUN, id="E16 the partner was of an earlier run"
+        ),
+        pytest.param(record(partner_run=""), None, FailureKind.WRONG_RUN, id="E16 the partner never told its run"),
+        pytest.param(
+            record(interface="lo"), None, FailureKind.WRONG_HOST, id="F16 both ends on one host, over loopback"
+        ),
+        pytest.param(
+            record(local_address="10.0.0.2"),
+            None,
+            FailureKind.WRONG_HOST,
+            id="F16 both ends have one address",
+        ),
+        pytest.param(
+            record(interface_bytes_after=1000),
+            None,
+            FailureKind.COUNTERS_STILL,
+            id="the source's interface counted nothing",
+        ),
+        pytest.param(
+            record(interface_bytes_after=6_000_000_000),
+            None,
+            FailureKind.COUNTERS_STILL,
+            id="half of the bytes went by another interface",
+        ),
+        pytest.param(
+            record(),
+            record(Role.DESTINATION, interface_bytes_after=1001),
+            FailureKind.COUNTERS_STILL,
+            id="the destination's interface counted nothing",
+        ),
+        pytest.param(
+            record(),
+            record(Role.DESTINATION, document=GOOD.replace('cookie": "', 'cookie": "x')),
+            FailureKind.AMBIGUOUS,
+            id="F15 the two ends' documents are of two tests: a foreign server answered",
+        ),
+        pytest.param(record(document="{"), record(Role.DESTINATION), FailureKind.UNREADABLE, id="a broken document"),
+    ],
+)
+def test_no_number_is_taken(source: Result | None, destination: Result | None, kind: FailureKind) -> None:
+    source_log = "" if source is None else log(source)
+    failure = failure_of(read(source_log, "" if destination is None else log(destination)))
+    assert failure.kind is kind
+    assert failure.message
+
+
+def test_two_records_of_one_test_are_ambiguous_even_when_equal() -> None:
+    assert failure_of(read(p=log(record(), record()))).kind is FailureKind.AMBIGUOUS
+    twice = log(record(Role.DESTINATION), record(Role.DESTINATION))
+    assert failure_of(read(p=log(record()), d=twice)).kind is FailureKind.AMBIGUOUS
+
+
+@pytest.mark.parametrize(
+    "stranger",
+    [
+        pytest.param(record(run_id="run-6"), id="of another run"),
+        pytest.param(record(pool_uid="pool-2"), id="of another pool"),
+        pytest.param(record(node="q"), id="of another node than the log is from"),
+        pytest.param(record(pair=Pair("p", "x")), id="of a path that nobody planned"),
+        pytest.param(record(round=3), id="of another round"),
+        pytest.param(record(role=Role.DESTINATION), id="of the wrong end"),
+        pytest.param(record(streams=2), id="of another number of streams"),
+        pytest.param(record(phase="Concurrent"), id="of another phase"),
+        pytest.param(record(planned_seconds=1.0), id="of a shorter test"),
+        pytest.param(record(paced_bits_per_second=10**9), id="of another pace"),
+    ],
+)
+def test_a_record_that_is_not_ours_is_named_and_ignored(stranger: Result) -> None:
+    reading = read(p=log(stranger))
+    assert reading.samples == ()
+    assert "log of p, line 1" in reading.problems[0]
+
+
+SUMMARY = encode_summary(Summary("run-7", "p", 1, 1, 0, interrupted=False, seconds=1.0))
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        pytest.param(SUMMARY, 0, id="the walker's own summary is no problem"),
+        pytest.param("\n\n", 0, id="empty lines are no problem"),
+        pytest.param("Traceback (most recent call last):", 1, id="a traceback"),
+        pytest.param('{"kvgateProbe":1}', 1, id="a result without fields"),
+        pytest.param("[1,2]", 1, id="a list"),
+        pytest.param(encode_result(record())[:200], 1, id="a line cut short"),
+        pytest.param(encode_result(record()).replace('"mtu":1500', '"mtu":NaN'), 1, id="a NaN"),
+        pytest.param("\x00\ufffd" * 50, 1, id="bytes that are no text"),
+    ],
+)
+def test_what_else_a_pod_prints(text: str, problems: int) -> None:
+    reading = read(p=text)
+    assert reading.samples == ()
+    assert len(reading.problems) == problems
+    assert all(problem.isprintable() for problem in reading.problems)
+
+
+def test_many_problems_are_counted_and_not_listed_without_end() -> None:
+    problems = read(p="noise\n" * 1000).problems
+    assert len(problems) == MOST_PROBLEMS + 1
+    assert problems[-1] == f"and {1000 - MOST_PROBLEMS} more problems"
+
+
+def test_evidence_ages_by_our_clock_and_a_node_that_is_ahead_is_named() -> None:
+    ahead = (NOW + timedelta(minutes=7)).timestamp()
+    reading = read(p=log(record(ended_at=ahead)))
+    assert only_sample(reading).measured_at == NOW
+    assert reading.problems == ("clock of p: more than 5 min ahead; evidence ages by ours",)
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [
+        pytest.param(timedelta(milliseconds=60), id="60 ms ahead is ordinary"),
+        pytest.param(timedelta(hours=-25), id="a clock 25 h behind does not age a test that just ended"),
+    ],
+)
+def test_a_small_skew_or_a_slow_clock_changes_nothing(ended: timedelta) -> None:
+    reading = read(p=log(record(ended_at=(NOW + ended).timestamp())))
+    assert reading.problems == ()
+    assert only_sample(reading).measured_at == NOW
+
+
+def test_the_partners_address_must_be_one_of_the_destinations_own() -> None:
+    theirs = Setting(NOW, addresses={"d": frozenset({"fd00::2", "10.0.0.2"})})
+    assert only_sample(read(setting=theirs, p=log(record()))).failure is None
+    others = Setting(NOW, addresses={"d": frozenset({"10.0.0.99"})})
+    assert failure_of(read(setting=others, p=log(record()))).kind is FailureKind.WRONG_HOST
+
+
+def test_loopback_is_allowed_where_asked_for_and_labelled() -> None:
+    paced = plan_sweep("run-7", "pool-1", ["p"], ["d"], replace(TEST, paced_bits_per_second=10**9), Phase.ISOLATED)
+    document = text_of(finished(host="127.0.0.1"))
+    here = record(
+        interface="lo",
+        local_address="127.0.0.1",
+        partner_address="127.0.0.1",
+        document=document,
+        paced_bits_per_second=10**9,
+    )
+    sample = only_sample(read(log(here), schedule=paced.schedule, setting=Setting(NOW, loopback=True)))
+    assert sample.failure is None
+    assert sample.notes[0] == "paced, not a link: both ends are on one host"
+
+
+def test_unknown_counters_are_said_and_not_taken_for_still_ones() -> None:
+    unknown = record(interface_bytes_before=None, interface_bytes_after=None)
+    sample = only_sample(read(p=log(unknown)))
+    assert sample.failure is None
+    assert any("counters not read" in note for note in sample.notes)
+
+
+def test_a_line_rate_in_the_schedule_bounds_every_sample() -> None:
+    slow = plan_sweep(
+        "run-7", "pool-1", ["p"], ["d"], replace(TEST, line_rate_bytes_per_second=1e9 / 8), Phase.ISOLATED
+    )
+    assert failure_of(read(schedule=slow.schedule, p=log(record()))).kind is FailureKind.IMPLAUSIBLE
+
+
+def test_the_order_of_lines_and_logs_changes_nothing() -> None:
+    plan = plan_sweep("run-7", "pool-1", ["p", "q"], ["d"], TEST, Phase.ISOLATED)
+    rounds = {pair: number for number, pairs in enumerate(plan.schedule.rounds) for pair in pairs}
+    ends = [
+        record(Role.DESTINATION, pair=pair, round=number, partner_address="10.0.0.1") for pair, number in rounds.items()
+    ]
+    first = read(schedule=plan.schedule, d=log(*ends))
+    assert first == read(schedule=plan.schedule, d=log(*reversed(ends)))
+    assert [sample.path for sample in first.samples] == [Path("p", "d"), Path("q", "d")]
+
+
+def test_a_hostile_message_is_made_fit_to_print() -> None:
+    bad = record(document="", trouble=Trouble.TOOL_FAILED, message="\x1b[2J\n<b>" + "x" * 5000)
+    message = failure_of(read(p=log(bad))).message
+    assert message.isprintable()
+    assert "<" not in message
+    assert len(message) < 200
+
+
+def test_every_trouble_of_the_wire_is_a_kind_of_failure() -> None:
+    assert {trouble.value for trouble in Trouble} <= {kind.value for kind in FailureKind}
+
+
+def test_a_result_survives_the_wire_as_one_line() -> None:
+    line = encode_result(record(message="two\nlines"))
+    assert "\n" not in line
+    assert json.loads(line)["kvgateProbe"] == 1
