@@ -62,6 +62,8 @@ def target_resolved(turn: Turn) -> Said:
         return false("ClaimedByOlderPool", what)
     if isinstance(world.target, TargetProblem):
         return false(world.target.reason, world.target.message)
+    if not world.target.uid:
+        return unknown("TargetNotGiven", "no deployment was given, so only the criteria are judged; nothing is planned")
     try:
         window_open(pool.spec.change_windows, turn.case.now)
     except WindowError as error:
@@ -147,23 +149,29 @@ def enabled(capability: Capability) -> Callable[[Turn], Said]:
             return unknown("EnabledOutsideGate", what)
         if entry.stands is Stands.ON_OURS:
             return unknown("AwaitingVerification", "the deployment's spec holds it; the running pods were not observed")
-        return false(f"HeldBy{entry.ruling.held}" if entry.ruling.held else "Off", _held(entry))
+        return false(f"HeldBy{entry.ruling.held}" if entry.ruling.held else "Off", held_message(entry))
 
     return said
 
 
-def _held(entry: Judged) -> str:
+def held_message(entry: Judged) -> str:
     messages = {
         Held.CRITERIA: entry.verdict.decisive.message,
         Held.APPROVAL: entry.standing.message,
         Held.WINDOW: "no change window is open",
         Held.COOLDOWN: "the cool-down after the last rollback has not passed",
+        Held.CONFLICT: _conflict(entry),
         Held.DRIFTED: "another hand overwrote the field",
         Held.ROLLBACK_LOOP: "rolled back twice within 24 h: change the spec or approve anew",
         Held.TARGET: "the target cannot be switched: see TargetResolved",
         Held.OPERATION: "another capability is being switched",
     }
     return messages.get(entry.ruling.held, "it is off")
+
+
+def _conflict(entry: Judged) -> str:
+    who = entry.toggle.conflict if entry.toggle else ""
+    return f"the manifest of {who} names the gated field: drop that line there, or set enforcement.onConflict: TakeOver"
 
 
 def drifted(turn: Turn) -> Said:

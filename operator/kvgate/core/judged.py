@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kvgate.api.status import BaselineEntry, CapabilityStatus
-from kvgate.api.words import Approval, Capability, Outcome
+from kvgate.api.words import Approval, Capability, OnConflict, Outcome
 from kvgate.core import memory
 from kvgate.core.approvals import Plan, Standing, standing
 from kvgate.core.findings import Verdict
@@ -121,6 +121,8 @@ def _obstacle(case: Case, capability: Capability, toggle: Toggle | None, digest:
         return Held.DRIFTED
     if looping(case, capability):
         return Held.ROLLBACK_LOOP
+    if toggle is not None and toggle.conflict and case.pool.spec.enforcement.on_conflict is OnConflict.HOLD:
+        return Held.CONFLICT
     return _delay(case, capability)
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from kvgate.api.words import ConditionStatus, ConditionType, Mode, Outcome
 from kvgate.core import text
-from kvgate.core.conditions import Said, Turn, drifted, false, rolled_back, target_resolved, true, unknown
+from kvgate.core.conditions import Said, Turn, drifted, false, held_message, rolled_back, target_resolved, true, unknown
 from kvgate.core.evidence_criteria import nodes_matched
 from kvgate.core.judged import Judged
 from kvgate.core.operations import REVERT
@@ -114,7 +114,7 @@ def observing(turn: Turn) -> tuple[Said, ConditionType | None] | None:
 
 def holding(turn: Turn) -> tuple[Said, ConditionType | None] | None:
     for entry in _with(turn, lambda entry: entry.stands is Stands.OFF):
-        why = entry.standing.message if entry.ruling.held is Held.APPROVAL else entry.verdict.decisive.message
+        why = held_message(entry)
         word = entry.ruling.held or Held.CRITERIA
         return true(f"HoldingFor{word}", f"{entry.capability} stays off: {why}"), None
     return None

@@ -15,7 +15,7 @@ from kvgate.core.world import KVKnown
 def plan_hash(case: Case, capability: Capability, epoch: int) -> str:
     """`v1:sha256:` and the digest of the canonical JSON of the plan; empty while target or KV size is not known."""
     target, kv = case.world.target, case.world.kv
-    if not isinstance(target, TargetView) or not isinstance(kv, KVKnown):
+    if not isinstance(target, TargetView) or not target.uid or not isinstance(kv, KVKnown):
         return ""
     toggle = target.toggles.get(capability)
     plan = {

@@ -42,6 +42,7 @@ class Held(StrEnum):
     ROLLBACK_LOOP = "RollbackLoop"
     TARGET = "Target"
     OPERATION = "Operation"
+    CONFLICT = "Conflict"
     OUTSIDE_GATE = "OutsideGate"
     EVIDENCE = "Evidence"
     ADVICE_ONLY = "AdviceOnly"

@@ -1,0 +1,87 @@
+"""A deployment as the judgement sees it: from what was read to switches, steps and findings."""
+
+from __future__ import annotations
+
+from kvgate.api.status import BaselineEntry
+from kvgate.api.words import Capability, Outcome
+from kvgate.core import target as core
+from kvgate.core.findings import Concern, Finding
+from kvgate.dynamo.patch import baseline, conflicts
+from kvgate.dynamo.projection import projection_json, target_projection
+from kvgate.dynamo.shape import Target, TargetProblem
+from kvgate.dynamo.steps import NotToggleable, Steps
+from kvgate.dynamo.toggle import enable, observed_state, plan_steps
+from kvgate.dynamo.words import FabricClass, Role, SwitchState
+
+SWITCHED = (Capability.ROUTING, Capability.DISAGGREGATION)
+_SWITCH = {
+    SwitchState.ON: core.Switch.ON,
+    SwitchState.OFF: core.Switch.OFF,
+    SwitchState.MIXED: core.Switch.MIXED,
+    SwitchState.UNKNOWN: core.Switch.UNREADABLE,
+}
+_FABRIC = {
+    FabricClass.NONE: core.FabricClass.TCP,
+    FabricClass.IB: core.FabricClass.INFINIBAND,
+    FabricClass.ROCE: core.FabricClass.ROCE,
+    FabricClass.EFA: core.FabricClass.EFA,
+}
+
+
+def view(read: Target | TargetProblem, free_gpus: int | None = None) -> core.TargetView | core.TargetProblem:
+    """What the judgement needs of a deployment; a document that is none stays a problem with its remedy."""
+    if isinstance(read, TargetProblem):
+        return core.TargetProblem(read.reason.value, f"{read.message}: {read.remedy}")
+    mode, source = read.router
+    return core.TargetView(
+        uid=read.uid,
+        fabric_class=_fabric(read),
+        router_mode=f"{mode.value} ({source.value})",
+        split=observed_state(read, Capability.DISAGGREGATION).value,
+        prefill_pods=_pods(read, Role.PREFILL),
+        decode_pods=_pods(read, Role.DECODE),
+        toggles={capability: _toggle(read, capability, free_gpus) for capability in SWITCHED},
+    )
+
+
+def _toggle(read: Target, capability: Capability, free_gpus: int | None) -> core.Toggle:
+    planned = plan_steps(read, capability, free_gpus)
+    projection = projection_json(target_projection(read))
+    if isinstance(planned, NotToggleable):
+        message = f"{planned.message}: {planned.remedy}"
+        refusal = Finding("target", Outcome.ERROR, planned.reason.value, message, Concern.TARGET)
+        return core.Toggle(_SWITCH[observed_state(read, capability)], refusal=refusal, projection=projection)
+    held = conflicts(read, enable(planned))
+    return core.Toggle(
+        switch=_SWITCH[planned.state],
+        steps=tuple(core.ToggleStep(step.component, step.env, step.to) for step in planned.on),
+        findings=_remarks(planned),
+        projection=projection,
+        conflict=held[0].owner.manager if held else "",
+        baseline=baseline(read, planned),
+        off_values=_off(planned),
+    )
+
+
+def _remarks(planned: Steps) -> tuple[Finding, ...]:
+    return tuple(
+        Finding("target", Outcome.INCONCLUSIVE, remark.reason, remark.message, Concern.TARGET)
+        for remark in planned.remarks
+    )
+
+
+def _off(planned: Steps) -> tuple[BaselineEntry, ...]:
+    return tuple(
+        BaselineEntry(component=step.component, env=step.env, present=True, value=step.to) for step in planned.off
+    )
+
+
+def _fabric(read: Target) -> core.FabricClass:
+    """The most demanding fabric that any worker asks for."""
+    asked = {_FABRIC[worker.fabric] for worker in read.workers}
+    return max(asked, key=list(core.FabricClass).index, default=core.FabricClass.TCP)
+
+
+def _pods(read: Target, role: Role) -> int | None:
+    counts = [worker.replicas for worker in read.workers if worker.role is role]
+    return sum(count for count in counts if count is not None) if counts else None

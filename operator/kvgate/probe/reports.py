@@ -1,0 +1,189 @@
+"""FabricReports: evidence as immutable shards and an index, and back again, with every digest checked."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from kvgate.api.objects import FabricReport
+from kvgate.api.report import PoolRef, ReportSpec, ShardRef
+from kvgate.core.evidence import (
+    Evidence,
+    Failure,
+    FailureKind,
+    Layer,
+    Memory,
+    NodeIdentity,
+    Path,
+    Phase,
+    Sample,
+    Uplink,
+)
+
+ENCODING = "json+gzip+base64"
+SHARD_CHARACTERS = 900_000
+MOST_CHARACTERS = 256 * 1024 * 1024
+"""Of one shard, unpacked: what packs better than this is no evidence of ours."""
+_SAMPLES_PER_SHARD = 2000
+
+
+@dataclass(frozen=True)
+class BadReport:
+    """Evidence that cannot be read, and why."""
+
+    report: str
+    message: str
+
+
+@dataclass(frozen=True)
+class NamedSpec:
+    """A report yet to be stored."""
+
+    name: str
+    spec: ReportSpec
+
+
+def to_reports(evidence: Evidence, pool_name: str) -> tuple[NamedSpec, ...]:
+    """Shards first, the index last: an index names only what was written before it."""
+    pool = PoolRef(name=pool_name, uid=evidence.pool_uid)
+    base = f"{pool_name}-{evidence.run_id}"
+    shards = tuple(
+        NamedSpec(f"{base}-{number}", _shard(evidence, pool, number, data))
+        for number, data in enumerate(_packed(evidence))
+    )
+    refs = tuple(ShardRef(name=shard.name, sha256=shard.spec.sha256 or "") for shard in shards)
+    measured = {sample.path for sample in evidence.samples if sample.bytes_per_second is not None}
+    index = ReportSpec(
+        run_id=evidence.run_id,
+        pool_ref=pool,
+        shards=refs,
+        measured_at=evidence.measured_at,
+        paths=len(evidence.planned),
+        measured=len(measured),
+    )
+    return (*shards, NamedSpec(base, index))
+
+
+def _shard(evidence: Evidence, pool: PoolRef, number: int, data: str) -> ReportSpec:
+    return ReportSpec(
+        run_id=evidence.run_id, pool_ref=pool, index=number, encoding=ENCODING, data=data, sha256=_digest(data)
+    )
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _packed(evidence: Evidence) -> Iterable[str]:
+    samples = evidence.samples
+    for start in range(0, max(1, len(samples)), _SAMPLES_PER_SHARD):
+        body: dict[str, Any] = {"samples": [_sample_out(s) for s in samples[start : start + _SAMPLES_PER_SHARD]]}
+        if start == 0:
+            body |= _frame_out(evidence)
+        yield base64.b64encode(gzip.compress(json.dumps(body, separators=(",", ":")).encode(), 9, mtime=0)).decode()
+
+
+def _frame_out(evidence: Evidence) -> dict[str, Any]:
+    return {
+        "planned": [[path.source, path.destination] for path in evidence.planned],
+        "nodes": [asdict(node) for node in evidence.nodes],
+        "uplinks": [asdict(uplink) for uplink in evidence.uplinks],
+        "problems": list(evidence.problems),
+    }
+
+
+def _sample_out(sample: Sample) -> dict[str, Any]:
+    return asdict(sample) | {"measured_at": sample.measured_at.isoformat()}
+
+
+def read_reports(reports: Iterable[FabricReport], pool_uid: str) -> tuple[tuple[Evidence, ...], tuple[BadReport, ...]]:
+    """The evidence of every index of this pool, newest first, and what could not be read. Never raises.
+
+    Shards that no index names are ignored; a missing, altered or foreign shard spoils its whole index.
+    """
+    by_name = {report.metadata.name: report.spec for report in reports}
+    indexes = [(name, spec) for name, spec in by_name.items() if spec.shards and spec.pool_ref.uid == pool_uid]
+    read = [_evidence(name, spec, by_name) for name, spec in indexes]
+    good = sorted((e for e in read if isinstance(e, Evidence)), key=lambda e: (e.measured_at, e.run_id), reverse=True)
+    return tuple(good), tuple(entry for entry in read if isinstance(entry, BadReport))
+
+
+def _evidence(name: str, index: ReportSpec, by_name: Mapping[str, ReportSpec]) -> Evidence | BadReport:
+    try:
+        bodies = [_unpacked(ref, index, by_name) for ref in index.shards]
+        frame, samples = bodies[0], [_sample_in(row) for body in bodies for row in body["samples"]]
+        if index.measured_at is None:
+            return BadReport(name, f"report {name}: the index has no measuredAt")
+        return Evidence(
+            run_id=index.run_id,
+            pool_uid=index.pool_ref.uid,
+            planned=tuple(Path(source, destination) for source, destination in frame["planned"]),
+            samples=tuple(samples),
+            measured_at=index.measured_at,
+            nodes=tuple(NodeIdentity(**node) for node in frame["nodes"]),
+            uplinks=tuple(Uplink(**uplink) for uplink in frame["uplinks"]),
+            report=name,
+            problems=tuple(str(problem) for problem in frame["problems"]),
+        )
+    except _Spoilt as error:
+        return BadReport(name, f"report {name}: {error}")
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        return BadReport(name, f"report {name}: its data is no evidence ({type(error).__name__})")
+
+
+class _Spoilt(ValueError):
+    """A shard that is not what the index promises."""
+
+
+def _unpacked(ref: ShardRef, index: ReportSpec, by_name: Mapping[str, ReportSpec]) -> dict[str, Any]:
+    shard = by_name.get(ref.name)
+    if shard is None or shard.data is None:
+        raise _Spoilt(f"shard {ref.name} is missing")
+    if _digest(shard.data) != ref.sha256:
+        raise _Spoilt(f"shard {ref.name} was altered: its digest is not the one in the index")
+    if (shard.run_id, shard.pool_ref) != (index.run_id, index.pool_ref):
+        raise _Spoilt(f"shard {ref.name} is of another run or pool")
+    if shard.encoding != ENCODING:
+        raise _Spoilt(f"shard {ref.name}: encoding must be {ENCODING}")
+    try:
+        packed = base64.b64decode(shard.data, validate=True)
+        text = zlib.decompressobj(wbits=31).decompress(packed, MOST_CHARACTERS)
+        body = json.loads(text)
+    except (ValueError, zlib.error, RecursionError) as error:
+        raise _Spoilt(f"shard {ref.name} cannot be unpacked") from error
+    if not isinstance(body, dict):
+        raise _Spoilt(f"shard {ref.name} holds no object")
+    return body
+
+
+def _sample_in(row: dict[str, Any]) -> Sample:
+    failure = row["failure"]
+    return Sample(
+        **row
+        | {
+            "path": Path(**row["path"]),
+            "layer": Layer(row["layer"]),
+            "memory": Memory(row["memory"]),
+            "phase": Phase(row["phase"]),
+            "measured_at": datetime.fromisoformat(row["measured_at"]),
+            "failure": None if failure is None else Failure(FailureKind(failure["kind"]), failure["message"]),
+            "notes": tuple(row["notes"]),
+            "bytes_per_second": _rate(row["bytes_per_second"]),
+        }
+    )
+
+
+def _rate(value: object) -> float | None:
+    """A rate must be a finite number above zero; NaN in a report is no evidence."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e15:
+        raise ValueError("rate")
+    return float(value)
