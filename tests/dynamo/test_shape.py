@@ -114,7 +114,7 @@ def test_v1alpha1_services_with_the_router_by_env_and_roles_by_old_flags() -> No
 
 
 def test_main_is_found_by_its_name_behind_a_sidecar() -> None:
-    sidecar = {"name": "proxy", "image": "proxy:1", "env": [{"name": "DYN_ROUTER_MODE", "value": "random"}]}
+    sidecar: Node = {"name": "proxy", "image": "proxy:1", "env": [{"name": "DYN_ROUTER_MODE", "value": "random"}]}
     document = beta(
         component("Frontend", "frontend", sidecar, main(env=[{"name": "DYN_ROUTER_MODE", "value": "kv"}])),
         component("Dec", "worker", main(command=VLLM, args=["--disaggregation-mode", "decode"])),

@@ -214,6 +214,12 @@ ROUTING_REFUSALS = [
         id="valueFrom",
     ),
     pytest.param(
+        lambda d: container(d, "Frontend").update(env={ROUTER_ENV: "kv"}),
+        "The env of Frontend is no list",
+        "as a list of name and value",
+        id="an env that is no list",
+    ),
+    pytest.param(
         lambda d: set_env(d, "Frontend", ROUTER_ENV, "$(MODE)"), "an expansion", "a plain value", id="an expansion"
     ),
     pytest.param(

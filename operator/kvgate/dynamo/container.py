@@ -38,6 +38,7 @@ class Container:
     args: tuple[str, ...]
     env: tuple[EnvEntry, ...]
     resources: tuple[Resource, ...]
+    env_is_list: bool = True
 
     def entries(self, name: str) -> tuple[EnvEntry, ...]:
         return tuple(entry for entry in self.env if entry.name == name)
@@ -93,6 +94,7 @@ def _container(main: Document, env: tuple[EnvEntry, ...], more: tuple[Resource, 
         args=tuple(scalar(word) for word in sequence(main.get("args"))),
         env=env,
         resources=tuple(sorted({*_resources(main.get("resources")), *more})),
+        env_is_list=main.get("env") is None or isinstance(main.get("env"), list),
     )
 
 

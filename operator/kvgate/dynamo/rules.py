@@ -42,6 +42,8 @@ def can_be_read(part: Component, what: str) -> tuple[Blocker, ...]:
 def one_readable_entry(part: Component, env: str) -> tuple[Blocker, ...]:
     """Our entry must be the only one of its name, and hold its value itself."""
     name = shown(part.name)
+    if part.container is not None and not part.container.env_is_list:
+        return (Blocker(f"The env of {name} is no list", f"write {env_path(part.name)} as a list of name and value"),)
     own = part.container.entries(env) if part.container else ()
     if len(own) > 1:
         return (Blocker(f"{name} names {env} {len(own)} times", f"keep one entry {env} in {env_path(part.name)}"),)
