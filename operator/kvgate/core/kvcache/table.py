@@ -71,6 +71,7 @@ ROWS: Mapping[str, Row] = {
     "qwen2_vl_text": _QWEN,
     "qwen2_5_vl": _QWEN,
     "qwen2_5_vl_text": _QWEN,
+    "qwen2_5_omni_text": _QWEN,
     "mimo": _QWEN,
     "qwen3": _QWEN3,
     "qwen3_moe": _OWN_DIM,
