@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from kvgate.api.report import PoolRef
-from kvgate.api.wire import Cel, Name, Text, Wire, Word
+from kvgate.api.wire import Cel, Name, Text, Time, Wire, Word
 from kvgate.api.words import Capability
 
 
@@ -31,7 +31,7 @@ class ApprovalSpec(Wire):
     """Reasons of Inconclusive findings that this person accepts; never a Fail or an Error."""
     evidence: SeenEvidence | None = None
     reason: Text = ""
-    expires_at: AwareDatetime
+    expires_at: Time
     """Bounds enabling, not staying enabled; at most 90 days after creation."""
 
 

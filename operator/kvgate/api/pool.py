@@ -190,14 +190,6 @@ class Fabric(Wire):
     reports: Reports = Field(default_factory=Reports)
 
 
-TTL_OUTLASTS_SCHEDULE = Cel(
-    "duration(self.evidenceTTL) > "
-    "duration(self.schedule.interval) + duration(self.schedule.jitter) + duration(self.schedule.sweepTimeout)",
-    "evidenceTTL must be longer than schedule.interval + jitter + sweepTimeout, "
-    "else evidence expires before it is renewed",
-)
-
-
 class Trace(Wire):
     """A Mooncake-format JSONL trace, gzip allowed."""
 
@@ -345,11 +337,17 @@ def _foreign(field: str, instead: str) -> Cel:
     return Cel(f"!has(self.{field})", text)
 
 
-POOL_RULES = (
+POOL_RULES = (  # rules that need a default stand here: the API server tries `default: {}` of a part before it fills it
     *(_foreign(field, instead) for field, (_, instead) in FOREIGN_FIELDS.items()),
     Cel("has(self.targetRef)", "targetRef is required: name a DynamoGraphDeployment in this namespace"),
     Cel("has(self.model)", "model is required: name the model that is served"),
     Cel("has(self.workload)", "workload is required: name at least one prompt size"),
+    Cel(
+        "duration(self.fabric.evidenceTTL) > duration(self.fabric.schedule.interval) + "
+        "duration(self.fabric.schedule.jitter) + duration(self.fabric.schedule.sweepTimeout)",
+        "fabric.evidenceTTL must be longer than fabric.schedule.interval + jitter + sweepTimeout, "
+        "else evidence expires before it is renewed",
+    ),
     Cel(
         "!has(self.targetRef) || !has(oldSelf.targetRef) || self.targetRef == oldSelf.targetRef",
         "targetRef is immutable: make a new pool for another deployment",
@@ -370,7 +368,7 @@ class PoolSpec(Wire):
     enforcement: Enforcement = Field(default_factory=Enforcement)
     model: Model
     workload: Workload
-    fabric: Annotated[Fabric, TTL_OUTLASTS_SCHEDULE] = Field(default_factory=Fabric)
+    fabric: Fabric = Field(default_factory=Fabric)
     criteria: Criteria = Field(default_factory=Criteria)
     monitor: Monitor = Field(default_factory=Monitor)
     change_windows: Annotated[tuple[ChangeWindow, ...], Field(max_length=16)] = ()

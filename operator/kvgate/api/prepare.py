@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from kvgate.api.complaints import Complaint, child
 from kvgate.api.schema import JSON
 
+_EXACT = 2**53  # beyond it, the API server takes no float for an integer
 _OPAQUE = "x-kubernetes-preserve-unknown-fields"
 
 
@@ -19,7 +20,7 @@ def prepared(value: object, schema: JSON) -> object:
         return _prepared_object(value, schema)
     if kind == "array" and isinstance(value, list | tuple):
         return [prepared(item, schema["items"]) for item in value]
-    if kind == "integer" and isinstance(value, float) and value.is_integer():
+    if kind == "integer" and isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:
         return int(value)
     return value
 

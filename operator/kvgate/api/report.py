@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
-from kvgate.api.wire import Cel, ObjectName, Text, Wire, Word
+from kvgate.api.wire import Cel, ObjectName, Text, Time, Wire, Word
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
@@ -35,7 +35,7 @@ class ReportSpec(Wire):
     data: Annotated[str, Field(max_length=900_000)] | None = None
     sha256: Sha256 | None = None
     shards: Annotated[tuple[ShardRef, ...], Field(max_length=1000)] = ()
-    measured_at: AwareDatetime | None = None
+    measured_at: Time | None = None
     paths: Annotated[int, Field(ge=0)] | None = None
     measured: Annotated[int, Field(ge=0)] | None = None
     fabric_class: Word | None = None

@@ -43,11 +43,11 @@ def _inside(value: object, schema: JSON, path: str) -> Iterator[Complaint]:
 
 
 def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
 
 
 def _is_number(value: object) -> bool:
-    return _is_integer(value) or (isinstance(value, float) and math.isfinite(value))
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 _IS: Mapping[str, Callable[[object], bool]] = {
