@@ -40,6 +40,7 @@ class BadReport:
 
     report: str
     message: str
+    measured_at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -116,50 +117,55 @@ def read_reports(reports: Iterable[FabricReport], pool_uid: str) -> tuple[tuple[
 
 
 def _evidence(name: str, index: ReportSpec, by_name: Mapping[str, ReportSpec]) -> Evidence | BadReport:
+    if index.measured_at is None:
+        return BadReport(name, f"report {name}: the index has no measuredAt")
     try:
         bodies = [_unpacked(ref, index, by_name) for ref in index.shards]
-        frame, samples = bodies[0], [_sample_in(row) for body in bodies for row in body["samples"]]
-        if index.measured_at is None:
-            return BadReport(name, f"report {name}: the index has no measuredAt")
-        return Evidence(
-            run_id=index.run_id,
-            pool_uid=index.pool_ref.uid,
-            planned=tuple(Path(source, destination) for source, destination in frame["planned"]),
-            samples=tuple(samples),
-            measured_at=index.measured_at,
-            nodes=tuple(NodeIdentity(**node) for node in frame["nodes"]),
-            uplinks=tuple(Uplink(**uplink) for uplink in frame["uplinks"]),
-            report=name,
-            problems=tuple(str(problem) for problem in frame["problems"]),
-        )
-    except _Spoilt as error:
-        return BadReport(name, f"report {name}: {error}")
+        return _read(name, index, index.measured_at, bodies)
+    except _SpoiltError as error:
+        return BadReport(name, f"report {name}: {error}", index.measured_at)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        return BadReport(name, f"report {name}: its data is no evidence ({type(error).__name__})")
+        what = f"report {name}: its data is no evidence ({type(error).__name__})"
+        return BadReport(name, what, index.measured_at)
 
 
-class _Spoilt(ValueError):
+def _read(name: str, index: ReportSpec, measured_at: datetime, bodies: list[dict[str, Any]]) -> Evidence:
+    frame, samples = bodies[0], [_sample_in(row) for body in bodies for row in body["samples"]]
+    return Evidence(
+        run_id=index.run_id,
+        pool_uid=index.pool_ref.uid,
+        planned=tuple(Path(source, destination) for source, destination in frame["planned"]),
+        samples=tuple(samples),
+        measured_at=measured_at,
+        nodes=tuple(NodeIdentity(**node) for node in frame["nodes"]),
+        uplinks=tuple(Uplink(**uplink) for uplink in frame["uplinks"]),
+        report=name,
+        problems=tuple(str(problem) for problem in frame["problems"]),
+    )
+
+
+class _SpoiltError(ValueError):
     """A shard that is not what the index promises."""
 
 
 def _unpacked(ref: ShardRef, index: ReportSpec, by_name: Mapping[str, ReportSpec]) -> dict[str, Any]:
     shard = by_name.get(ref.name)
     if shard is None or shard.data is None:
-        raise _Spoilt(f"shard {ref.name} is missing")
+        raise _SpoiltError(f"shard {ref.name} is missing")
     if _digest(shard.data) != ref.sha256:
-        raise _Spoilt(f"shard {ref.name} was altered: its digest is not the one in the index")
+        raise _SpoiltError(f"shard {ref.name} was altered: its digest is not the one in the index")
     if (shard.run_id, shard.pool_ref) != (index.run_id, index.pool_ref):
-        raise _Spoilt(f"shard {ref.name} is of another run or pool")
+        raise _SpoiltError(f"shard {ref.name} is of another run or pool")
     if shard.encoding != ENCODING:
-        raise _Spoilt(f"shard {ref.name}: encoding must be {ENCODING}")
+        raise _SpoiltError(f"shard {ref.name}: encoding must be {ENCODING}")
     try:
         packed = base64.b64decode(shard.data, validate=True)
         text = zlib.decompressobj(wbits=31).decompress(packed, MOST_CHARACTERS)
         body = json.loads(text)
     except (ValueError, zlib.error, RecursionError) as error:
-        raise _Spoilt(f"shard {ref.name} cannot be unpacked") from error
+        raise _SpoiltError(f"shard {ref.name} cannot be unpacked") from error
     if not isinstance(body, dict):
-        raise _Spoilt(f"shard {ref.name} holds no object")
+        raise _SpoiltError(f"shard {ref.name} holds no object")
     return body
 
 

@@ -1,0 +1,5 @@
+"""`python -m kvgate.app` is `kvgate`."""
+
+from kvgate.app.cli import run
+
+run()

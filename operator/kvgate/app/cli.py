@@ -1,0 +1,174 @@
+"""The command line: each command reads its words, calls one function, and turns the answer into an exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from kvgate import __version__
+from kvgate.api.crds import render
+from kvgate.app import demo as demonstration
+from kvgate.app.evaluate import evaluate_files
+from kvgate.app.lint import lint_files
+from kvgate.app.output import Format, print_reports
+from kvgate.app.reconcile import reconcile_directory
+from kvgate.edge.errors import EdgeError
+
+USAGE, NOT_PASSED, FINE = 2, 1, 0
+_PLAIN_WIDTH = 200
+
+_GROUPS = {
+    "Try it": ("demo",),
+    "Before you merge": ("lint", "evaluate"),
+    "On a directory of manifests": ("reconcile",),
+    "Installation": ("crds", "version"),
+}
+
+
+class _Commands(click.Group):
+    """Help in the shape of kubectl's."""
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write(f"{(self.help or '').strip()}\n\n")
+        for title, names in _GROUPS.items():
+            formatter.write(f"{title}:\n")
+            for name in names:
+                formatter.write(f"  {name:<12}{self.commands[name].get_short_help_str(90)}\n")
+            formatter.write("\n")
+        formatter.write("Usage:\n  kvgate [command] [flags]\n\n")
+        formatter.write('Use "kvgate [command] --help" for more information about a command.\n')
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
+    """kvgate gates NVIDIA Dynamo's disaggregated serving and KV routing on measured fabric evidence."""
+
+
+_output = click.option(
+    "-o",
+    "--output",
+    type=click.Choice([form.value for form in Format]),
+    default=Format.TABLE.value,
+    show_default=True,
+    help="How to print the verdict.",
+)
+_file = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@cli.command()
+def version() -> None:
+    """Print the version."""
+    click.echo(f"kvgate {__version__}")
+
+
+@cli.command()
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Write one file per kind there.")
+def crds(out: Path | None) -> None:
+    """Print the CustomResourceDefinitions, ready for kubectl apply."""
+    for name, document in render().items():
+        if out is None:
+            click.echo(f"---\n{document}", nl=False)
+            continue
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            (out / name).write_text(document, encoding="utf-8")
+        except OSError as error:
+            raise EdgeError(f"{out}: cannot be written ({error.strerror})") from error
+
+
+@cli.command()
+@click.argument("files", nargs=-1, required=True, type=_file)
+def lint(files: tuple[Path, ...]) -> int:
+    """Say what the API server would refuse, without an API server.
+
+    Exits 1 when there is anything to say.
+    """
+    found = lint_files(files)
+    for line in found.lines:
+        click.echo(line)
+    return NOT_PASSED if found.lines else FINE
+
+
+@cli.command()
+@click.option("--pool", required=True, type=_file, help="The InferencePool; its ConfigMaps and approvals may join it.")
+@click.option("--evidence", required=True, type=_file, multiple=True, help="FabricReports, as kubectl -o yaml prints.")
+@click.option("--target", type=_file, help="The DynamoGraphDeployment; without it only the criteria are judged.")
+@_output
+def evaluate(pool: Path, evidence: tuple[Path, ...], target: Path | None, output: str) -> int:
+    """Give the operator's verdict offline.
+
+    Exits 0 when every gated capability passes, 1 when one does not, 2 when a file cannot be read.
+    """
+    reports = evaluate_files(pool, evidence, target, datetime.now(UTC))
+    print_reports(reports, Format(output), _console())
+    return FINE if all(report.passed for report in reports) else NOT_PASSED
+
+
+@cli.command()
+@click.option(
+    "-f", "--filename", "folder", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The directory of manifests.",
+)  # fmt: skip
+@click.option("--settings", type=_file, help="The operator's settings, as YAML or as its ConfigMap.")
+@_output
+def reconcile(folder: Path, settings: Path | None, output: str) -> int:
+    """Measure, judge and patch the pools of a directory, as the operator does in a cluster.
+
+    Nodes are v1 Node manifests annotated with the network namespace that plays them. Status and evidence are kept
+    in .kvgate beside the manifests. Exits 0 when every gated capability passes, 1 when one does not.
+    """
+    reports = reconcile_directory(folder, settings, _now, _errors())
+    print_reports(reports, Format(output), _console())
+    return FINE if reports and all(report.passed for report in reports) else NOT_PASSED
+
+
+@cli.command()
+@click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="Work in this directory and leave it.")
+@_output
+def demo(keep: Path | None, output: str) -> int:
+    """Measure two real links, hold one pool and open the other.
+
+    As root it makes two pairs of network namespaces with shaped links; elsewhere it says what it uses instead.
+    """
+    return FINE if demonstration.run(keep, Format(output), _console(), _errors(), _now) else NOT_PASSED
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _console() -> Console:
+    console = Console(highlight=False, soft_wrap=False)
+    return console if console.is_terminal else Console(highlight=False, width=_PLAIN_WIDTH)
+
+
+def _errors() -> Console:
+    return Console(stderr=True, highlight=False)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. Returns 0, 1 (not passed) or 2 (usage, unreadable input): never a traceback for either."""
+    try:
+        result = cli.main(args=arguments, prog_name="kvgate", standalone_mode=False)
+    except click.exceptions.Abort:
+        return _refused("stopped", 130)
+    except click.ClickException as error:
+        return _refused(error.format_message(), USAGE)
+    except EdgeError as error:
+        return _refused(str(error), USAGE)
+    return result if isinstance(result, int) else FINE
+
+
+def _refused(message: str, code: int) -> int:
+    sys.stderr.write(f"kvgate: error: {' '.join(message.split())}\n")
+    return code
+
+
+def run() -> None:
+    """The console script."""
+    sys.exit(main())

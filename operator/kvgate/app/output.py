@@ -1,0 +1,196 @@
+"""What people and pipelines read: aligned tables, YAML and JSON of one judged pool."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import yaml
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from kvgate.api.status import PoolStatus
+from kvgate.api.words import ApprovalState, ConditionStatus, Outcome
+from kvgate.core import text
+from kvgate.core.explain import Explanation, PathLine
+from kvgate.core.world import Pool
+
+_COLOURS = {
+    Outcome.PASS.value: "green",
+    Outcome.FAIL.value: "red",
+    Outcome.ERROR.value: "red",
+    Outcome.INCONCLUSIVE.value: "yellow",
+    Outcome.UNKNOWN.value: "yellow",
+    ConditionStatus.TRUE.value: "green",
+    ConditionStatus.FALSE.value: "red",
+}
+
+
+class Format(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+@dataclass(frozen=True)
+class Report:
+    """One pool after its last turn: what was found, what was written, and what was done to files."""
+
+    pool: Pool
+    status: PoolStatus
+    explanation: Explanation
+    done: tuple[str, ...] = ()
+    patch: str = ""
+    approval: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether every gated capability passes; nothing gated is no pass."""
+        outcomes = [entry.outcome for entry in self.status.capabilities]
+        return bool(outcomes) and all(outcome is Outcome.PASS for outcome in outcomes)
+
+
+def approval_template(pool: Pool, status: PoolStatus, explanation: Explanation) -> str:
+    """A GateApproval, ready for an approver to fill in and save, for the first capability that waits for one."""
+    for entry in status.capabilities:
+        waiting = entry.plan_hash and not entry.enabled and entry.approval.state is not ApprovalState.VALID
+        if not waiting or entry.approval.state is ApprovalState.NOT_REQUIRED:
+            continue
+        findings = [finding for capability, finding in explanation.findings if capability is entry.name]
+        accept = sorted({finding.reason for finding in findings if finding.outcome is Outcome.INCONCLUSIVE})
+        spec: dict[str, Any] = {
+            "poolRef": {"name": pool.name, "uid": pool.uid},
+            "capability": entry.name.value,
+            "planHash": entry.plan_hash,
+            "approver": "<your user name>",
+        }
+        if accept:
+            spec["acceptInconclusive"] = accept
+        spec["expiresAt"] = "<at most 90 days from now, as 2027-01-31T00:00:00Z>"
+        return _yaml(
+            {
+                "apiVersion": "kvgate.dev/v1alpha1",
+                "kind": "GateApproval",
+                "metadata": {"name": f"{pool.name}-{entry.name.lower()}", "namespace": pool.namespace},
+                "spec": spec,
+            }
+        )
+    return ""
+
+
+def print_reports(reports: Sequence[Report], form: Format, console: Console) -> None:
+    if form is Format.TABLE:
+        for report in reports:
+            _print_table(report, console)
+        return
+    document = {"apiVersion": "kvgate.dev/v1alpha1", "kind": "Evaluation", "pools": [as_document(r) for r in reports]}
+    console.out(as_json(document) if form is Format.JSON else _yaml(document).rstrip(), highlight=False)
+
+
+def as_json(document: object) -> str:
+    return json.dumps(document, indent=2, sort_keys=False)
+
+
+def as_document(report: Report) -> dict[str, Any]:
+    """The stable form of `-o json` and `-o yaml`: see docs/cli.md."""
+    return {
+        "name": report.pool.name,
+        "namespace": report.pool.namespace,
+        "uid": report.pool.uid,
+        "passed": report.passed,
+        "status": report.status.model_dump(mode="json", by_alias=True, exclude_none=True),
+        "findings": [
+            {
+                "capability": capability.value,
+                "criterion": finding.criterion,
+                "outcome": finding.outcome.value,
+                "reason": finding.reason,
+                "message": finding.message,
+            }
+            for capability, finding in report.explanation.findings
+        ],
+        "paths": [_path_document(line) for line in report.explanation.paths],
+        "done": list(report.done),
+        "patch": report.patch,
+    }
+
+
+def _path_document(line: PathLine) -> dict[str, Any]:
+    return {
+        "from": line.path.source,
+        "to": line.path.destination,
+        "linkBytesPerSecond": _whole(line.link),
+        "endpointBytesPerSecond": _whole(line.endpoint),
+        "failure": line.failure.value if line.failure else None,
+        "message": line.message,
+        "notes": list(line.notes),
+    }
+
+
+def _whole(rate: float | None) -> int | None:
+    return None if rate is None else round(rate)
+
+
+def _yaml(document: object) -> str:
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110)
+
+
+def _print_table(report: Report, console: Console) -> None:
+    pool, status = report.pool, report.status
+    console.print()
+    console.print(
+        Text(f"InferencePool {pool.key}", style="bold")
+        + Text(f"   mode {pool.spec.mode.value}   target {pool.spec.target_ref.name}   model {pool.spec.model.name}")
+    )
+    _section(console, ("PATH", "LINK", "ENDPOINT", "NOTE"), (_path_row(line) for line in report.explanation.paths))
+    if status.kv_cache:
+        console.print(f"\nKV cache: {status.kv_cache.bytes_per_token} B per token ({status.kv_cache.derivation})")
+    _section(console, ("PROMPT", "KV BYTES", "ADDED TTFT", "OF IT WAITING", "BUDGET", "ESTIMATE"), _estimates(status))
+    conditions = ((c.type, c.status.value, c.reason, c.message) for c in status.conditions if c.reason != "NotGated")
+    _section(console, ("CONDITION", "STATUS", "REASON", "MESSAGE"), conditions)
+    for line in report.done:
+        console.print(f"\n{line}")
+    if report.patch:
+        console.print(Text(report.patch.rstrip()))
+    if report.approval:
+        console.print("\nTo approve, save this beside the pool, filled in:\n")
+        console.print(Text(report.approval.rstrip()))
+
+
+def _path_row(line: PathLine) -> tuple[str, ...]:
+    note = "; ".join(line.notes) if line.failure is None else f"{line.failure.value}: {line.message}"
+    return (str(line.path), _rate(line.link), _rate(line.endpoint), note)
+
+
+def _rate(rate: float | None) -> str:
+    return "-" if rate is None else text.rate(rate)
+
+
+def _estimates(status: PoolStatus) -> Iterable[tuple[str, ...]]:
+    for entry in status.estimates:
+        queue = "-" if entry.queue_milliseconds is None else text.span(entry.queue_milliseconds / 1000)
+        yield (
+            f"{entry.prompt_tokens} tokens",
+            text.size(entry.kv_bytes),
+            text.span(entry.added_ttft_milliseconds / 1000),
+            queue,
+            text.span(entry.budget_milliseconds / 1000),
+            entry.outcome.value,
+        )
+
+
+def _section(console: Console, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    listed = list(rows)
+    if not listed:
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+    for head in heads:
+        table.add_column(head, overflow="fold", no_wrap=head in {"PATH", "CONDITION", "STATUS", "REASON"})
+    for row in listed:
+        table.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in row))
+    console.print()
+    console.print(table)

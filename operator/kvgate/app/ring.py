@@ -1,0 +1,67 @@
+"""The ring: observe, decide, carry out, write the status difference. One function per arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from kvgate.api.status import PoolStatus
+from kvgate.core.decide import decide
+from kvgate.core.steps import Decision, Step
+from kvgate.core.world import Pool, World
+
+MOST_TURNS = 12
+"""A pool on still ground settles in six: measure, confirm, enable, record, and one look that changes nothing."""
+
+Clock = Callable[[], datetime]
+
+
+class Ground(Protocol):
+    """Where pools live: a directory of YAML here, a cluster elsewhere."""
+
+    def observe(self, key: str) -> tuple[Pool, World]:
+        """Read everything that one turn may look at, once."""
+        ...
+
+    def write_status(self, pool: Pool, status: PoolStatus) -> None:
+        """Write the status of the pool as it was read; refuse when it was written since."""
+        ...
+
+    def carry_out(self, pool: Pool, world: World, step: Step) -> None:
+        """Do one step."""
+        ...
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What one turn saw and did."""
+
+    pool: Pool
+    world: World
+    decision: Decision
+    at: datetime
+
+
+def turn(ground: Ground, key: str, clock: Clock) -> Turn:
+    """One turn. The status is written before any step, so that a death leaves a record of what was meant."""
+    pool, world = ground.observe(key)
+    now = clock()
+    decision = decide(pool, world, now)
+    if decision.status != pool.status:
+        ground.write_status(pool, decision.status)
+    for step in decision.steps:
+        ground.carry_out(pool, world, step)
+    return Turn(pool, world, decision, now)
+
+
+def settle(ground: Ground, key: str, clock: Clock) -> tuple[Turn, ...]:
+    """Turns until one does nothing and changes nothing, or the limit: no pool can keep this busy for ever."""
+    turns: list[Turn] = []
+    for _ in range(MOST_TURNS):
+        turns.append(turn(ground, key, clock))
+        last = turns[-1]
+        if not last.decision.steps and last.decision.status == last.pool.status:
+            break
+    return tuple(turns)

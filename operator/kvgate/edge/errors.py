@@ -1,0 +1,11 @@
+"""What goes wrong at the doors, each in one line that says what, where and who must act."""
+
+from __future__ import annotations
+
+
+class EdgeError(Exception):
+    """The outside could not be read or written; the message is one line for a person."""
+
+
+class MeasureError(EdgeError):
+    """A sweep could not be run from here."""

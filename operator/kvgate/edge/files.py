@@ -1,0 +1,47 @@
+"""Files and directories of manifests, as documents with the time at which their file was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from kvgate.edge.objects import Problem, Source
+from kvgate.edge.yamlfiles import Document, FileProblem, read_documents, read_tree
+
+
+@dataclass(frozen=True)
+class Read:
+    """What could be read, and what could not."""
+
+    sources: tuple[Source, ...]
+    problems: tuple[Problem, ...]
+
+
+def read_sources(files: Iterable[Path]) -> Read:
+    """Every document of these files, each file once."""
+    sources: list[Source] = []
+    problems: list[Problem] = []
+    for path in dict.fromkeys(files):
+        found = read_documents(path)
+        if isinstance(found, FileProblem):
+            problems.append(_problem(found))
+        else:
+            sources += [_source(document) for document in found]
+    return Read(tuple(sources), tuple(problems))
+
+
+def read_directory(folder: Path) -> Read:
+    """Every document of the YAML files right in a directory."""
+    tree = read_tree(folder)
+    return Read(tuple(_source(document) for document in tree.documents), tuple(_problem(p) for p in tree.problems))
+
+
+def _source(document: Document) -> Source:
+    written = document.path.stat().st_mtime
+    return Source(document.path, document.index, document.body, datetime.fromtimestamp(written, UTC))
+
+
+def _problem(found: FileProblem) -> Problem:
+    return Problem(str(found.path), found.message.removeprefix(f"{found.path} "))

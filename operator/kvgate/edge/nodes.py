@@ -1,0 +1,97 @@
+"""Nodes as a turn sees them: who they are, what they are labelled, and how this host reaches them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kvgate.api.quantities import Throughput
+from kvgate.api.selectors import LabelSelector, Requirement, SelectorOperator
+from kvgate.core.evidence import NodeIdentity
+
+NETWORK_NAMESPACE = "local.kvgate.dev/network-namespace"
+LOOPBACK = "local.kvgate.dev/loopback"
+PACED = "local.kvgate.dev/paced"
+
+
+@dataclass(frozen=True)
+class NodeView:
+    """A node; the last three fields only matter where this host plays it.
+
+    `namespace` is the network namespace that stands for it, `loopback` that it is this host itself, `paced` the rate
+    in bytes per second at which loopback traffic is to be sent.
+    """
+
+    identity: NodeIdentity
+    labels: Mapping[str, str]
+    addresses: tuple[str, ...] = ()
+    namespace: str = ""
+    loopback: bool = False
+    paced_bytes_per_second: float | None = None
+    schedulable: bool = True
+
+
+def read_node(body: Mapping[str, Any]) -> NodeView | str:
+    """A Node, or what is wrong with it."""
+    metadata = _mapping(body.get("metadata"))
+    if not isinstance(metadata.get("name"), str):
+        return "a Node needs metadata.name"
+    annotations, info = _texts(metadata.get("annotations")), _mapping(_mapping(body.get("status")).get("nodeInfo"))
+    try:
+        paced = Throughput.parse(annotations[PACED]).bytes_per_second if PACED in annotations else None
+    except ValueError as error:
+        return f"metadata.annotations[{PACED}]: {error}"
+    identity = NodeIdentity(
+        name=metadata["name"],
+        uid=str(metadata.get("uid", "")),
+        boot_id=str(info.get("bootID", "")),
+        kernel=str(info.get("kernelVersion", "")),
+    )
+    return NodeView(
+        identity=identity,
+        labels=_texts(metadata.get("labels")),
+        addresses=_addresses(body),
+        namespace=annotations.get(NETWORK_NAMESPACE, ""),
+        loopback=annotations.get(LOOPBACK, "") == "true",
+        paced_bytes_per_second=paced,
+        schedulable=_mapping(body.get("spec")).get("unschedulable") is not True,
+    )
+
+
+def _addresses(body: Mapping[str, Any]) -> tuple[str, ...]:
+    listed = _mapping(body.get("status")).get("addresses")
+    entries = [_mapping(entry) for entry in listed] if isinstance(listed, list) else []
+    return tuple(str(entry["address"]) for entry in entries if entry.get("type") == "InternalIP" and "address" in entry)
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _texts(value: object) -> dict[str, str]:
+    return {str(key): entry for key, entry in _mapping(value).items() if isinstance(entry, str)}
+
+
+def selected(nodes: Iterable[NodeView], selector: LabelSelector) -> tuple[NodeView, ...]:
+    """The schedulable nodes that the selector matches, by name."""
+    return tuple(
+        sorted((n for n in nodes if n.schedulable and _matches(n.labels, selector)), key=lambda n: n.identity.name)
+    )
+
+
+def _matches(labels: Mapping[str, str], selector: LabelSelector) -> bool:
+    exact = all(labels.get(key) == value for key, value in (selector.match_labels or {}).items())
+    return exact and all(_meets(labels, requirement) for requirement in selector.match_expressions)
+
+
+def _meets(labels: Mapping[str, str], asked: Requirement) -> bool:
+    match asked.operator:
+        case SelectorOperator.EXISTS:
+            return asked.key in labels
+        case SelectorOperator.DOES_NOT_EXIST:
+            return asked.key not in labels
+        case SelectorOperator.IN:
+            return labels.get(asked.key) in asked.values
+        case SelectorOperator.NOT_IN:
+            return labels.get(asked.key) not in asked.values

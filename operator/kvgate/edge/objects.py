@@ -1,0 +1,193 @@
+"""Documents sorted by kind, as the objects that a turn looks at; what cannot be read is a problem, never a guess."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from kvgate.api.objects import FabricReport, GateApproval, InferencePool, read_approval, read_pool, read_report
+from kvgate.api.wire import API_VERSION
+from kvgate.dynamo.words import KIND as TARGET_KIND
+from kvgate.edge.nodes import NodeView, read_node
+from kvgate.edge.yamlfiles import Document
+
+_NAMESPACE = uuid.UUID("6b0d4b5e-8a3f-5c1e-9d53-6f2f3f1f6a41")
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Source:
+    """One document, where it stands, and when its file was last written."""
+
+    path: Path
+    index: int
+    body: Mapping[str, Any]
+    written_at: datetime
+
+    @property
+    def where(self) -> str:
+        return f"{self.path}, document {self.index + 1}" if self.index else str(self.path)
+
+    @property
+    def document(self) -> Document:
+        return Document(self.path, self.index, self.body)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A document that cannot be used: what, where, and who must act."""
+
+    where: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}"
+
+
+@dataclass(frozen=True)
+class Objects:
+    """Everything of one directory, or of the files of one call, by kind."""
+
+    pools: tuple[InferencePool, ...] = ()
+    approvals: tuple[GateApproval, ...] = ()
+    reports: tuple[FabricReport, ...] = ()
+    targets: Mapping[Key, Source] = field(default_factory=dict)
+    config_maps: Mapping[Key, Mapping[str, str]] = field(default_factory=dict)
+    nodes: tuple[NodeView, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+def sorted_by_kind(sources: Iterable[Source]) -> Objects:
+    """The objects of these documents. Lists are opened; kinds that kvgate does not use are passed over."""
+    found = _Found()
+    for source in sources:
+        for item in opened(source):
+            found.add(item)
+    return found.objects()
+
+
+def opened(source: Source) -> Iterable[Source]:
+    """A `v1 List`, as kubectl prints it, holds documents of its own."""
+    items = source.body.get("items")
+    if not str(source.body.get("kind", "")).endswith("List") or not isinstance(items, list):
+        return (source,)
+    return tuple(
+        Source(source.path, source.index, item, source.written_at) for item in items if isinstance(item, Mapping)
+    )
+
+
+class _Found:
+    """Collects objects while documents are read."""
+
+    def __init__(self) -> None:
+        self.seen: dict[tuple[str, str, str, str], str] = {}
+        self.pools: list[InferencePool] = []
+        self.approvals: list[GateApproval] = []
+        self.reports: list[FabricReport] = []
+        self.targets: dict[Key, Source] = {}
+        self.config_maps: dict[Key, Mapping[str, str]] = {}
+        self.nodes: list[NodeView] = []
+        self.problems: list[Problem] = []
+
+    def add(self, source: Source) -> None:
+        kind, version = str(source.body.get("kind", "")), str(source.body.get("apiVersion", ""))
+        key = key_of(source.body)
+        first = self.seen.setdefault((version.partition("/")[0], kind, *key), source.where)
+        if first != source.where and key[1]:
+            self.problems.append(Problem(source.where, f"{kind} {key[1]} is already defined in {first}"))
+            return
+        reader = _READERS.get((version, kind)) or (_READERS[TARGET_KIND,] if kind == TARGET_KIND else None)
+        if reader:
+            reader(self, source)
+
+    def objects(self) -> Objects:
+        return Objects(
+            tuple(self.pools),
+            tuple(self.approvals),
+            tuple(self.reports),
+            self.targets,
+            self.config_maps,
+            tuple(self.nodes),
+            tuple(self.problems),
+        )
+
+    def pool(self, source: Source) -> None:
+        read = read_pool(completed(source))
+        if isinstance(read, InferencePool):
+            self.pools.append(read)
+        else:
+            self.problems += [Problem(source.where, str(complaint)) for complaint in read]
+
+    def approval(self, source: Source) -> None:
+        read = read_approval(completed(source))
+        if isinstance(read, GateApproval):
+            self.approvals.append(read)
+        else:
+            self.problems += [Problem(source.where, str(complaint)) for complaint in read]
+
+    def report(self, source: Source) -> None:
+        read = read_report(completed(source))
+        if isinstance(read, FabricReport):
+            self.reports.append(read)
+        else:
+            self.problems += [Problem(source.where, str(complaint)) for complaint in read]
+
+    def target(self, source: Source) -> None:
+        self.targets[key_of(source.body)] = source
+
+    def config_map(self, source: Source) -> None:
+        data = source.body.get("data")
+        entries = data if isinstance(data, Mapping) else {}
+        self.config_maps[key_of(source.body)] = {str(k): v for k, v in entries.items() if isinstance(v, str)}
+
+    def node(self, source: Source) -> None:
+        read = read_node(completed(source))
+        if isinstance(read, NodeView):
+            self.nodes.append(read)
+        else:
+            self.problems.append(Problem(source.where, read))
+
+
+_READERS = {
+    (API_VERSION, "InferencePool"): _Found.pool,
+    (API_VERSION, "GateApproval"): _Found.approval,
+    (API_VERSION, "FabricReport"): _Found.report,
+    ("v1", "ConfigMap"): _Found.config_map,
+    ("v1", "Node"): _Found.node,
+    (TARGET_KIND,): _Found.target,
+}
+
+
+def key_of(body: Mapping[str, Any]) -> Key:
+    """(namespace, name); without a namespace, `default`."""
+    metadata = body.get("metadata")
+    named = metadata if isinstance(metadata, Mapping) else {}
+    return str(named.get("namespace") or "default"), str(named.get("name") or "")
+
+
+def completed(source: Source) -> dict[str, Any]:
+    """The document with the uid and creation time that an API server would have given it.
+
+    A missing uid is UUIDv5(kind/namespace/name), a missing creationTimestamp the time of the file.
+    """
+    metadata = source.body.get("metadata")
+    if not isinstance(metadata, Mapping):
+        return dict(source.body)
+    namespace, name = key_of(source.body)
+    known = {key: value for key, value in metadata.items() if value is not None}
+    given = {
+        "uid": str(uuid.uuid5(_NAMESPACE, f"{source.body.get('kind')}/{namespace}/{name}")),
+        "creationTimestamp": source.written_at.isoformat(),
+        "namespace": namespace,
+        "generation": 1,
+    }
+    return {**source.body, "metadata": {**given, **_plain(known)}}
+
+
+def _plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """YAML reads an unquoted time as a datetime; the wire wants its text."""
+    return {key: value.isoformat() if isinstance(value, datetime) else value for key, value in metadata.items()}

@@ -1,0 +1,161 @@
+"""From objects to the world of one pool: the one place where what was read becomes what is judged."""
+
+from __future__ import annotations
+
+from kvgate.api.objects import InferencePool
+from kvgate.api.pool import ConfigFrom, PoolSpec
+from kvgate.api.wire import KeyRef
+from kvgate.core.approvals import GivenApproval
+from kvgate.core.evidence import Evidence
+from kvgate.core.kvsource import ConfigTexts, kv_size
+from kvgate.core.target import TargetProblem, TargetView
+from kvgate.core.world import Nodes, Pool, World
+from kvgate.dynamo.shape import Target, read_target
+from kvgate.dynamo.shape import TargetProblem as UnreadTarget
+from kvgate.dynamo.view import view
+from kvgate.edge.nodes import NodeView, selected
+from kvgate.edge.objects import Objects, Source, completed
+from kvgate.probe.reports import BadReport, read_reports
+
+MEASURE_REQUESTED_AT = "kvgate.dev/measure-requested-at"
+LARGEST_CONFIG_BYTES = 1024 * 1024
+
+
+def pool_of(stored: InferencePool) -> Pool:
+    """The pool as the ring handles it. A stored pool always has a creation time: the door gives it one."""
+    metadata = stored.metadata
+    if metadata.creation_timestamp is None:
+        raise ValueError(f"pool {metadata.name} has no creationTimestamp")
+    return Pool(
+        name=metadata.name,
+        namespace=metadata.namespace,
+        uid=metadata.uid,
+        generation=metadata.generation,
+        spec=stored.spec,
+        status=stored.status,
+        created_at=metadata.creation_timestamp,
+        measure_requested_at=metadata.annotations.get(MEASURE_REQUESTED_AT, ""),
+        deleted=metadata.deletion_timestamp is not None,
+    )
+
+
+def world_of(pool: Pool, objects: Objects, *, target_needed: bool = True) -> World:
+    """Everything that a turn may look at, read once from these objects."""
+    evidence, bad = read_reports((r for r in objects.reports if r.metadata.namespace == pool.namespace), pool.uid)
+    read = target_document(pool, objects)
+    return World(
+        target=_target(pool, read, target_needed=target_needed),
+        kv=kv_size(pool.spec.model.kv_cache, _config(pool, objects)),
+        nodes=_nodes(pool.spec, objects.nodes, evidence),
+        evidence=evidence,
+        approvals=_approvals(pool, objects),
+        claimed_by=_rival(pool, objects),
+        evidence_problem=_spoilt(evidence, bad),
+    )
+
+
+def _spoilt(evidence: tuple[Evidence, ...], bad: tuple[BadReport, ...]) -> str:
+    """Unreadable evidence counts unless newer evidence is readable: an edited report never brings back an old one."""
+    newest = evidence[0].measured_at if evidence else None
+    later = [b for b in bad if newest is None or b.measured_at is None or b.measured_at >= newest]
+    return later[0].message if later else ""
+
+
+def target_document(pool: Pool, objects: Objects) -> Source | None:
+    return objects.targets.get((pool.namespace, pool.spec.target_ref.name))
+
+
+def target_of(source: Source) -> Target | UnreadTarget:
+    return read_target(completed(source))
+
+
+def _target(pool: Pool, found: Source | None, *, target_needed: bool) -> TargetView | TargetProblem:
+    name = pool.spec.target_ref.name
+    if found is not None:
+        return view(target_of(found))
+    if not target_needed:
+        return TargetView(uid="")
+    what = (
+        f"there is no DynamoGraphDeployment {name} in namespace {pool.namespace}; create it or correct spec.targetRef"
+    )
+    return TargetProblem("TargetNotFound", what)
+
+
+def _config(pool: Pool, objects: Objects) -> ConfigTexts:
+    asked = pool.spec.model.kv_cache
+    if asked.bytes_per_token is not None:
+        return ConfigTexts()
+    if asked.config_from is None:
+        what = "no running worker's config.json was read; supply spec.model.kvCache.bytesPerToken or configFrom"
+        return ConfigTexts(problem=what)
+    return _config_maps(pool, asked.config_from, objects)
+
+
+def _config_maps(pool: Pool, asked: ConfigFrom, objects: Objects) -> ConfigTexts:
+    texts: list[str] = []
+    for ref in (asked.config_map_key_ref, asked.quant_config_map_key_ref):
+        text = "" if ref is None else _entry(pool, ref, objects)
+        if ref is not None and (problem := _config_problem(pool, ref, text)):
+            return ConfigTexts(problem=problem)
+        texts.append(text or "")
+    named = asked.config_map_key_ref
+    return ConfigTexts(texts[0], texts[1], f"ConfigMap {named.name}/{named.key}")
+
+
+def _entry(pool: Pool, ref: KeyRef, objects: Objects) -> str | None:
+    data = objects.config_maps.get((pool.namespace, ref.name))
+    return None if data is None else data.get(ref.key)
+
+
+def _config_problem(pool: Pool, ref: KeyRef, text: str | None) -> str:
+    where = f"ConfigMap {pool.namespace}/{ref.name}, key {ref.key}"
+    if text is None:
+        return f"{where} does not exist; create it or correct spec.model.kvCache.configFrom"
+    if len(text.encode(errors="replace")) > LARGEST_CONFIG_BYTES:
+        return f"{where} is larger than {LARGEST_CONFIG_BYTES} bytes; give the model's config.json alone"
+    return ""
+
+
+def _nodes(spec: PoolSpec, nodes: tuple[NodeView, ...], evidence: tuple[Evidence, ...]) -> Nodes:
+    """The nodes that the selectors match; without any Node to look at, those of the evidence."""
+    if not nodes and evidence:
+        planned = evidence[0].planned
+        return Nodes(
+            prefill=tuple(sorted({path.source for path in planned})),
+            decode=tuple(sorted({path.destination for path in planned})),
+        )
+    missing = [
+        name
+        for name, held in (("prefillNodes", spec.fabric.prefill_nodes), ("decodeNodes", spec.fabric.decode_nodes))
+        if held is None
+    ]
+    if missing or spec.fabric.prefill_nodes is None or spec.fabric.decode_nodes is None:
+        return Nodes(problem=f"fabric.{missing[0]} is not set, and the target's own constraints are not read here")
+    prefill, decode = selected(nodes, spec.fabric.prefill_nodes), selected(nodes, spec.fabric.decode_nodes)
+    for name, found in (("prefillNodes", prefill), ("decodeNodes", decode)):
+        if not found:
+            return Nodes(problem=f"fabric.{name} matches none of {len(nodes)} nodes")
+    return Nodes(
+        prefill=tuple(node.identity.name for node in prefill),
+        decode=tuple(node.identity.name for node in decode),
+        identities=tuple({node.identity.name: node.identity for node in (*prefill, *decode)}.values()),
+    )
+
+
+def _approvals(pool: Pool, objects: Objects) -> tuple[GivenApproval, ...]:
+    return tuple(
+        GivenApproval(a.metadata.name, a.metadata.creation_timestamp, a.spec)
+        for a in objects.approvals
+        if a.metadata.namespace == pool.namespace and a.metadata.creation_timestamp is not None
+    )
+
+
+def _rival(pool: Pool, objects: Objects) -> str:
+    """The older pool that names the same target: by creation time, then by uid."""
+    rivals = [
+        pool_of(other)
+        for other in objects.pools
+        if other.metadata.namespace == pool.namespace and other.spec.target_ref == pool.spec.target_ref
+    ]
+    oldest = min(rivals, key=lambda rival: (rival.created_at, rival.uid), default=pool)
+    return "" if oldest.uid == pool.uid else oldest.name
