@@ -10,6 +10,7 @@ from kvgate.api.pool import DisaggregationCriteria
 from kvgate.core.estimate import Demand, Load, Share, Transfer, load
 from kvgate.core.evidence import Evidence, Layer, Sample
 from kvgate.core.rates import Fabric, fabric, judged, slowest
+from kvgate.core.target import TargetView
 from kvgate.core.world import KVKnown, Pool, World
 
 CLOCK_TOLERANCE = timedelta(minutes=1)
@@ -66,8 +67,13 @@ class Case:
         if not isinstance(kv, KVKnown) or not rate or rate <= 0:
             return None
         derating = self.pool.spec.fabric.probe.load_derating.number
-        ranks = self.pool.spec.model.kv_cache.tensor_parallel.decode
-        return Transfer(kv.size, kv.block_tokens, ranks, rate * derating)
+        return Transfer(kv.size, kv.block_tokens, self.decode_ranks, rate * derating)
+
+    @property
+    def decode_ranks(self) -> int:
+        """Ranks that pull the cache: what the pool says, or more where the worker's own args say so."""
+        seen = self.world.target.decode_tensor_parallel if isinstance(self.world.target, TargetView) else None
+        return max(self.pool.spec.model.kv_cache.tensor_parallel.decode, seen or 1)
 
     @cached_property
     def shares(self) -> tuple[Share, ...]:

@@ -18,7 +18,7 @@ DEFAULT_BLOCK_TOKENS = 16
 class ConfigTexts:
     """What was read of the model's configuration: its texts, or the problem that kept them from being read.
 
-    `block_tokens` is what the worker says, where one was asked.
+    `block_tokens` and `dtype` are what the worker's own args say, where they do.
     """
 
     config: str = ""
@@ -26,6 +26,7 @@ class ConfigTexts:
     source: str = ""
     problem: str = ""
     block_tokens: int | None = None
+    dtype: str = ""
 
 
 def kv_size(asked: KVCache, texts: ConfigTexts) -> KVKnown | KVUnknown:
@@ -47,7 +48,7 @@ def _from_config(asked: KVCache, texts: ConfigTexts) -> KVKnown | KVUnknown:
     layout = kv_layout(
         _mapping(config),
         quant_config=None if quant is None else _mapping(quant),
-        dtype=None if asked.dtype is KVDtype.AUTO else asked.dtype.value,
+        dtype=(texts.dtype or None) if asked.dtype is KVDtype.AUTO else asked.dtype.value,
         speculative_layers=asked.speculative_layers,
         window_cap=asked.window_cap,
     )

@@ -71,6 +71,7 @@ class TargetView:
     split: str = ""
     prefill_pods: int | None = None
     decode_pods: int | None = None
+    decode_tensor_parallel: int | None = None
     toggles: Mapping[Capability, Toggle] = field(default_factory=dict)
 
 

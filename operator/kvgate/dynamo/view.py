@@ -9,6 +9,7 @@ from kvgate.core.findings import Concern, Finding
 from kvgate.dynamo.patch import baseline, conflicts
 from kvgate.dynamo.projection import projection_json, target_projection
 from kvgate.dynamo.shape import Target, TargetProblem
+from kvgate.dynamo.split_rules import assigned
 from kvgate.dynamo.steps import NotToggleable, Steps
 from kvgate.dynamo.toggle import enable, observed_state, plan_steps
 from kvgate.dynamo.words import FabricClass, Role, SwitchState
@@ -40,6 +41,7 @@ def view(read: Target | TargetProblem, free_gpus: int | None = None) -> core.Tar
         split=observed_state(read, Capability.DISAGGREGATION).value,
         prefill_pods=_pods(read, Role.PREFILL),
         decode_pods=_pods(read, Role.DECODE),
+        decode_tensor_parallel=_decode_ranks(read),
         toggles={capability: _toggle(read, capability, free_gpus) for capability in SWITCHED},
     )
 
@@ -85,3 +87,25 @@ def _fabric(read: Target) -> core.FabricClass:
 def _pods(read: Target, role: Role) -> int | None:
     counts = [worker.replicas for worker in read.workers if worker.role is role]
     return sum(count for count in counts if count is not None) if counts else None
+
+
+def placement(read: Target, role: Role) -> dict[str, str]:
+    """The node labels that the worker of this role asks for, split or not; empty when it asks for none."""
+    return next((dict(worker.node_selector) for worker, given in assigned(read) if given is role), {})
+
+
+def block_tokens(read: Target) -> int | None:
+    """Tokens per KV block, where all workers' args agree on one."""
+    named = {worker.engine.block_tokens for worker in read.workers}
+    return named.pop() if len(named) == 1 else None
+
+
+def kv_dtype(read: Target) -> str:
+    """The KV cache's element type that all workers' args name; empty when they leave it to the model."""
+    named = {worker.line.value("--kv-cache-dtype") for worker in read.workers} - {"auto"}
+    return named.pop() if len(named) == 1 else ""
+
+
+def _decode_ranks(read: Target) -> int | None:
+    """Tensor-parallel ranks of the worker that pulls the cache, where its args say."""
+    return next((worker.engine.tensor_parallel for worker, role in assigned(read) if role is Role.DECODE), None)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 from kvgate.api.objects import InferencePool
 from kvgate.api.pool import ConfigFrom, PoolSpec
+from kvgate.api.selectors import LabelSelector
 from kvgate.api.wire import KeyRef
 from kvgate.core.approvals import GivenApproval
-from kvgate.core.evidence import Evidence
+from kvgate.core.evidence import Evidence, NodeIdentity
 from kvgate.core.kvsource import ConfigTexts, kv_size
 from kvgate.core.target import TargetProblem, TargetView
 from kvgate.core.world import Nodes, Pool, World
 from kvgate.dynamo.shape import Target, read_target
 from kvgate.dynamo.shape import TargetProblem as UnreadTarget
-from kvgate.dynamo.view import view
+from kvgate.dynamo.view import block_tokens, kv_dtype, placement, view
+from kvgate.dynamo.words import Role
 from kvgate.edge.nodes import NodeView, selected
 from kvgate.edge.objects import Objects, Source, completed
 from kvgate.probe.reports import BadReport, read_reports
@@ -42,11 +47,13 @@ def pool_of(stored: InferencePool) -> Pool:
 def world_of(pool: Pool, objects: Objects, *, target_needed: bool = True) -> World:
     """Everything that a turn may look at, read once from these objects."""
     evidence, bad = read_reports((r for r in objects.reports if r.metadata.namespace == pool.namespace), pool.uid)
-    read = target_document(pool, objects)
+    found = target_document(pool, objects)
+    read = None if found is None else target_of(found)
+    deployed = read if isinstance(read, Target) else None
     return World(
         target=_target(pool, read, target_needed=target_needed),
-        kv=kv_size(pool.spec.model.kv_cache, _config(pool, objects)),
-        nodes=_nodes(pool.spec, objects.nodes, evidence),
+        kv=kv_size(pool.spec.model.kv_cache, _config(pool, objects, deployed)),
+        nodes=_nodes(pool.spec, objects.nodes, evidence, deployed),
         evidence=evidence,
         approvals=_approvals(pool, objects),
         claimed_by=_rival(pool, objects),
@@ -69,10 +76,10 @@ def target_of(source: Source) -> Target | UnreadTarget:
     return read_target(completed(source))
 
 
-def _target(pool: Pool, found: Source | None, *, target_needed: bool) -> TargetView | TargetProblem:
+def _target(pool: Pool, read: Target | UnreadTarget | None, *, target_needed: bool) -> TargetView | TargetProblem:
     name = pool.spec.target_ref.name
-    if found is not None:
-        return view(target_of(found))
+    if read is not None:
+        return view(read)
     if not target_needed:
         return TargetView(uid="")
     what = (
@@ -81,14 +88,16 @@ def _target(pool: Pool, found: Source | None, *, target_needed: bool) -> TargetV
     return TargetProblem("TargetNotFound", what)
 
 
-def _config(pool: Pool, objects: Objects) -> ConfigTexts:
+def _config(pool: Pool, objects: Objects, deployed: Target | None) -> ConfigTexts:
     asked = pool.spec.model.kv_cache
+    block = None if deployed is None else block_tokens(deployed)
     if asked.bytes_per_token is not None:
-        return ConfigTexts()
+        return ConfigTexts(block_tokens=block)
     if asked.config_from is None:
         what = "no running worker's config.json was read; supply spec.model.kvCache.bytesPerToken or configFrom"
         return ConfigTexts(problem=what)
-    return _config_maps(pool, asked.config_from, objects)
+    dtype = "" if deployed is None else kv_dtype(deployed)
+    return replace(_config_maps(pool, asked.config_from, objects), block_tokens=block, dtype=dtype)
 
 
 def _config_maps(pool: Pool, asked: ConfigFrom, objects: Objects) -> ConfigTexts:
@@ -116,30 +125,40 @@ def _config_problem(pool: Pool, ref: KeyRef, text: str | None) -> str:
     return ""
 
 
-def _nodes(spec: PoolSpec, nodes: tuple[NodeView, ...], evidence: tuple[Evidence, ...]) -> Nodes:
-    """The nodes that the selectors match; without any Node to look at, those of the evidence."""
+def _nodes(spec: PoolSpec, nodes: tuple[NodeView, ...], evidence: tuple[Evidence, ...], target: Target | None) -> Nodes:
+    """The nodes that the pool's selectors and the target's own both match; without any Node, those of the evidence."""
     if not nodes and evidence:
         planned = evidence[0].planned
-        return Nodes(
-            prefill=tuple(sorted({path.source for path in planned})),
-            decode=tuple(sorted({path.destination for path in planned})),
-        )
-    missing = [
-        name
-        for name, held in (("prefillNodes", spec.fabric.prefill_nodes), ("decodeNodes", spec.fabric.decode_nodes))
-        if held is None
-    ]
-    if missing or spec.fabric.prefill_nodes is None or spec.fabric.decode_nodes is None:
-        return Nodes(problem=f"fabric.{missing[0]} is not set, and the target's own constraints are not read here")
-    prefill, decode = selected(nodes, spec.fabric.prefill_nodes), selected(nodes, spec.fabric.decode_nodes)
-    for name, found in (("prefillNodes", prefill), ("decodeNodes", decode)):
-        if not found:
-            return Nodes(problem=f"fabric.{name} matches none of {len(nodes)} nodes")
-    return Nodes(
-        prefill=tuple(node.identity.name for node in prefill),
-        decode=tuple(node.identity.name for node in decode),
-        identities=tuple({node.identity.name: node.identity for node in (*prefill, *decode)}.values()),
-    )
+        sources, destinations = {path.source for path in planned}, {path.destination for path in planned}
+        return Nodes(tuple(sorted(sources)), tuple(sorted(destinations)))
+    prefill = _side(spec.fabric.prefill_nodes, "prefillNodes", Role.PREFILL, nodes, target)
+    decode = _side(spec.fabric.decode_nodes, "decodeNodes", Role.DECODE, nodes, target)
+    for side in (prefill, decode):
+        if isinstance(side, str):
+            return Nodes(problem=side)
+    return Nodes(_names(prefill), _names(decode), identities=_identities((*prefill, *decode)))
+
+
+def _side(
+    asked: LabelSelector | None, field: str, role: Role, nodes: tuple[NodeView, ...], target: Target | None
+) -> tuple[NodeView, ...] | str:
+    own = {} if target is None else placement(target, role)
+    if asked is None and not own:
+        return f"neither fabric.{field} nor a nodeSelector of the target's {role.value} worker names nodes"
+    wanted = [selector for selector in (asked, LabelSelector(match_labels=own) if own else None) if selector]
+    found = tuple(node for node in nodes if all(selected((node,), selector) for selector in wanted))
+    if not found:
+        by = " and the target's nodeSelector" if asked is not None and own else ""
+        return f"fabric.{field}{by} match none of {len(nodes)} nodes"
+    return tuple(sorted(found, key=lambda node: node.identity.name))
+
+
+def _names(side: tuple[NodeView, ...] | str) -> tuple[str, ...]:
+    return () if isinstance(side, str) else tuple(node.identity.name for node in side)
+
+
+def _identities(nodes: Iterable[NodeView | str]) -> tuple[NodeIdentity, ...]:
+    return tuple({node.identity.name: node.identity for node in nodes if isinstance(node, NodeView)}.values())
 
 
 def _approvals(pool: Pool, objects: Objects) -> tuple[GivenApproval, ...]:
