@@ -210,7 +210,7 @@ REFUSED: tuple[Refused, ...] = (
     ),
     # closed sets
     Refused("an unknown mode is refused", pool(mode="Advisory"), "spec.mode", '"Observe", "Recommend", "Enforce"'),
-    Refused("a mode is written with a capital", pool(mode="enforce"), "spec.mode", "Unsupported value"),
+    Refused("a mode is written with a capital", pool(mode="enforce"), "spec.mode", "supported values"),
     Refused(
         "an unknown tool is refused",
         pool(**{"fabric.probe.link.tool": "netperf"}),
@@ -221,7 +221,7 @@ REFUSED: tuple[Refused, ...] = (
         "an unknown phase is refused",
         pool(**{"fabric.probe.phases": ["Isolated", "Idle"]}),
         "spec.fabric.probe.phases[1]",
-        "Unsupported value",
+        "supported values",
     ),
     Refused(
         "a sweep has a phase",

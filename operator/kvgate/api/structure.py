@@ -22,7 +22,7 @@ def misshapen(value: object, schema: JSON, path: str) -> Iterator[Complaint]:
         return
     if "enum" in schema and value not in schema["enum"]:
         allowed = ", ".join(json.dumps(choice) for choice in schema["enum"])
-        yield Complaint(path, f"Unsupported value: supported values: {allowed}")
+        yield Complaint(path, f"supported values: {allowed}")
     for message in _CHECKS[kind](value, schema):
         yield Complaint(path, message)
     yield from _inside(value, schema, path)
@@ -82,7 +82,7 @@ def _string(value: object, schema: JSON) -> Iterator[str]:
     if len(value) < schema.get("minLength", 0):
         yield f"should be at least {schema['minLength']} chars long"
     if len(value) > schema.get("maxLength", math.inf):
-        yield f"Too long: {len(value)} characters: may not be more than {schema['maxLength']} bytes"
+        yield f"Too long: may not be more than {schema['maxLength']} bytes; it has {len(value)} characters"
     elif "pattern" in schema and not re.search(re.sub(r"\$$", r"\\Z", schema["pattern"]), value):
         yield f"should match '{schema['pattern']}'"
     if schema.get("format") == "date-time" and not _is_date_time(value):

@@ -93,7 +93,7 @@ def _annotations(stored: object) -> tuple[Complaint, ...]:
     size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
     if size <= _ANNOTATION_BYTES:
         return ()
-    message = f"Too long: {size} bytes: may not be more than {_ANNOTATION_BYTES} bytes"
+    message = f"Too long: may not be more than {_ANNOTATION_BYTES} bytes; they have {size}"
     return (Complaint("metadata.annotations", message),)
 
 
