@@ -340,6 +340,12 @@ SPLIT_REFUSALS = [
         id="twins of another length",
     ),
     pytest.param(
+        lambda d: words(d, "DecodeWorker").extend(["--kv-cache-dtype", "fp8"]),
+        "differ in KV cache dtype",
+        "equal in",
+        id="twins of another cache dtype",
+    ),
+    pytest.param(
         lambda d: container(d, "DecodeWorker").update(resources={"limits": {"nvidia.com/gpu": "2"}}),
         "differ in resources",
         "equal in",

@@ -28,6 +28,7 @@ class EngineSettings:
     block_tokens: int | None
     tensor_parallel: int | None
     max_model_tokens: int | None
+    kv_dtype: str
     kv_transfer: bool
     kv_connector: str
     kv_backends: tuple[str, ...]
@@ -45,6 +46,7 @@ def read_engine(line: CommandLine, framework: str) -> EngineSettings:
         block_tokens=whole(line.value(*_BLOCK_FLAGS)),
         tensor_parallel=whole(line.value(*_TENSOR_FLAGS)),
         max_model_tokens=whole(line.value(*_LENGTH_FLAGS)),
+        kv_dtype=line.value("--kv-cache-dtype"),
         kv_transfer=bool(connector) or (engine is Engine.SGLANG and line.has("--disaggregation-transfer-backend")),
         kv_connector=connector or line.value("--disaggregation-transfer-backend"),
         kv_backends=backends,

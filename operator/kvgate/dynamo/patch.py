@@ -187,7 +187,7 @@ def _drop_entry(main: dict[str, object], ref: EnvRef) -> ApplyProblem | None:
     kept = [entry for entry in env if text(mapping(entry).get("name")) != ref.env]
     if kept:
         main["env"] = kept
-    else:
+    elif env:
         main.pop("env")
     return None
 

@@ -203,6 +203,7 @@ _TWIN_FIELDS: tuple[tuple[str, Callable[[Component], object]], ...] = (
     ("model", lambda part: (part.engine.model, part.engine.served_model)),
     ("block size", lambda part: part.engine.block_tokens),
     ("tensor parallelism", lambda part: part.engine.tensor_parallel),
+    ("KV cache dtype", lambda part: part.engine.kv_dtype),
     ("max-model-len", lambda part: part.engine.max_model_tokens),
     ("resources", lambda part: part.container.resources if part.container else ()),
     ("nodes per replica", lambda part: part.nodes),
