@@ -81,12 +81,14 @@ def check(document: Node, capability: Capability) -> None:
     assert json_patch(document, yaml.safe_load(entry["patch"])) == apply_to_document(document, change)
 
 
-def test_the_patch_refuses_a_manifest_in_another_order() -> None:
+@pytest.mark.parametrize("order", [(2, 1, 0), (0, 2, 1)], ids=["all reversed", "the two workers swapped"])
+def test_the_patch_refuses_a_manifest_in_another_order(order: tuple[int, int, int]) -> None:
     written = kustomize_patch(sample(), change_of(sample(), Capability.DISAGGREGATION))
     assert isinstance(written, str)
     (entry,) = yaml.safe_load(written)["patches"]
     other = sample()
-    cast("list[Node]", cast("Node", other["spec"])["components"]).reverse()
+    spec = cast("dict[str, list[Node]]", other["spec"])
+    spec["components"] = [spec["components"][place] for place in order]
     with pytest.raises(AssertionError):
         json_patch(other, yaml.safe_load(entry["patch"]))
 

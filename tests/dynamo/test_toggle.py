@@ -14,6 +14,7 @@ from kvgate.dynamo.toggle import observed_state, plan_steps
 from kvgate.dynamo.words import SwitchState
 from tests.dynamo.support import (
     EXAMPLES,
+    VLLM,
     Node,
     alpha,
     beta,
@@ -128,6 +129,12 @@ def test_how_the_switch_stands(edits: list[Edit], capability: Capability, state:
 )
 def test_what_cannot_be_switched_is_still_seen(example: str, capability: Capability, state: SwitchState) -> None:
     assert observed_state(target_of(load(EXAMPLES / example)), capability) is state
+
+
+def test_a_split_with_an_aggregated_bystander_is_mixed() -> None:
+    roles = ("prefill", "decode", "agg")
+    workers = (component(role, "worker", main(command=VLLM, args=["--disaggregation-mode", role])) for role in roles)
+    assert observed_state(target_of(beta(*workers)), SPLIT) is SwitchState.MIXED
 
 
 def test_two_frontends_that_route_differently_are_mixed() -> None:
