@@ -16,6 +16,7 @@ from kvgate.app import demo as demonstration
 from kvgate.app.evaluate import evaluate_files
 from kvgate.app.lint import lint_files
 from kvgate.app.output import Format, print_reports
+from kvgate.app.rates import rates
 from kvgate.app.reconcile import reconcile_directory
 from kvgate.edge.errors import EdgeError
 
@@ -122,7 +123,7 @@ def reconcile(folder: Path, settings: Path | None, output: str) -> int:
     Nodes are v1 Node manifests annotated with the network namespace that plays them. Status and evidence are kept
     in .kvgate beside the manifests. Exits 0 when every gated capability passes, 1 when one does not.
     """
-    reports = reconcile_directory(folder, settings, _now, _errors())
+    reports = reconcile_directory(folder, rates(settings, _errors()), _now, _errors())
     print_reports(reports, Format(output), _console())
     return FINE if reports and all(report.passed for report in reports) else NOT_PASSED
 

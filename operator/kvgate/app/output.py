@@ -192,5 +192,6 @@ def _section(console: Console, heads: Sequence[str], rows: Iterable[Sequence[str
         table.add_column(head, overflow="fold", no_wrap=head in {"PATH", "CONDITION", "STATUS", "REASON"})
     for row in listed:
         table.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in row))
-    console.print()
-    console.print(table)
+    with console.capture() as captured:
+        console.print(table)
+    console.out("\n" + "\n".join(line.rstrip() for line in captured.get().splitlines()), highlight=False)

@@ -108,7 +108,7 @@ def accepted(capability: Capability) -> Callable[[Turn], Said]:
         finding = entry.verdict.decisive
         if entry.accepted_inconclusive:
             what = f"{', '.join(sorted(entry.verdict.inconclusive_reasons))} accepted by {entry.standing.approver}"
-            return true("AcceptedInconclusive", f"{what}: {finding.message}")
+            return true("AcceptedInconclusive", f"{what}: {_telling(entry).message}")
         if entry.outcome is Outcome.PASS:
             return true("CriteriaMet", _telling(entry).message)
         return (false if entry.outcome is Outcome.FAIL else unknown)(finding.reason, finding.message)
@@ -149,6 +149,8 @@ def enabled(capability: Capability) -> Callable[[Turn], Said]:
             return unknown("EnabledOutsideGate", what)
         if entry.stands is Stands.ON_OURS:
             return unknown("AwaitingVerification", "the deployment's spec holds it; the running pods were not observed")
+        if entry.ruling.held is Held.CRITERIA:
+            return false("HeldByCriteria", f"{entry.verdict.decisive.reason}: see {capability}Accepted")
         return false(f"HeldBy{entry.ruling.held}" if entry.ruling.held else "Off", held_message(entry))
 
     return said

@@ -21,7 +21,7 @@ from kvgate.edge.errors import EdgeError
 from kvgate.edge.files import Read, read_directory
 from kvgate.edge.objects import Objects, sorted_by_kind
 from kvgate.edge.observe import pool_of, target_document, world_of
-from kvgate.edge.targets import recommendation, write_change
+from kvgate.edge.targets import change_of, difference, recommendation, write_change
 from kvgate.probe.reports import to_reports
 
 _FOLDER = ".kvgate"
@@ -43,6 +43,7 @@ class Directory:
     def __init__(self, root: Path, measure: Measurer, observed_rate: RateReader = lambda _: None) -> None:
         self.root = root
         self.done: list[str] = []
+        self.patches: list[str] = []
         self._measure = measure
         self._observed_rate = observed_rate
 
@@ -123,6 +124,7 @@ class Directory:
         if isinstance(step, Recommend):
             self._recommend(pool, recommendation(source, step))
         elif write_change(source, step):
+            self.patches.append(difference(source, change_of(step)))
             self.done.append(f"{_verb(step)} {step.capability} in {source.path.name}")
 
     def _recommend(self, pool: Pool, text: str) -> None:

@@ -48,10 +48,11 @@ def preview(pool: Pool, objects: Objects, steps: Iterable[Step]) -> str:
     patches = [step for step in steps if isinstance(step, Enable | Revert | Recommend)]
     if source is None:
         return ""
-    return "".join(_difference(source, change_of(step)) for step in patches)
+    return "".join(difference(source, change_of(step)) for step in patches)
 
 
-def _difference(source: Source, change: Change) -> str:
+def difference(source: Source, change: Change) -> str:
+    """What the change would make of the manifest, as a unified diff."""
     after = apply_to_document(source.body, change)
     if isinstance(after, ApplyProblem):
         return ""

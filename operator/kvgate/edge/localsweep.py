@@ -1,0 +1,89 @@
+"""A sweep on this host: nodes are network namespaces, or this host's own loopback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from kvgate.core.evidence import Evidence, Path, Phase
+from kvgate.core.steps import Measure
+from kvgate.core.world import Pool
+from kvgate.edge.errors import MeasureError
+from kvgate.edge.localjobs import Host, Progress, run_walkers
+from kvgate.edge.nodes import LOOPBACK, NETWORK_NAMESPACE, NodeView
+from kvgate.edge.objects import Objects
+from kvgate.probe.plan import LinkTest, SweepPlan, plan_sweep
+from kvgate.probe.results import Setting, read_logs
+from kvgate_probe.wire import DATA_PORTS
+
+_START_SECONDS = 60.0
+_ROUND_SECONDS = 20.0
+_PORTS_PER_NODE = DATA_PORTS + 1
+
+Watch = Callable[[Pool], Progress]
+
+
+class LocalSweep:
+    """Measures the paths of a pool between the namespaces that play its nodes."""
+
+    def __init__(self, clock: Callable[[], datetime], watch: Watch) -> None:
+        self._clock = clock
+        self._watch = watch
+
+    def __call__(self, pool: Pool, objects: Objects, step: Measure) -> Evidence:
+        """The evidence of one sweep. Raises MeasureError when a node is not played by this host."""
+        by_name = {node.identity.name: node for node in objects.nodes}
+        names = sorted({name for path in step.paths for name in (path.source, path.destination)})
+        nodes = [_playable(name, by_name.get(name)) for name in names]
+        plan = _plan(pool, step, nodes)
+        hosts = _hosts(nodes, pool.spec.fabric.probe.port)
+        limit = plan.seconds + _START_SECONDS + _ROUND_SECONDS * len(plan.schedule.rounds)
+        allowed = min(limit, pool.spec.fabric.schedule.sweep_timeout.seconds)
+        walked = run_walkers(plan.schedule, hosts, allowed, self._watch(pool))
+        received_at = self._clock().replace(microsecond=0)
+        addresses = {host.node: frozenset({host.address}) for host in hosts}
+        loopback = any(node.loopback for node in nodes)
+        read = read_logs(plan.schedule, walked.logs, Setting(received_at, addresses, loopback=loopback))
+        return Evidence(
+            run_id=step.run_id,
+            pool_uid=pool.uid,
+            planned=plan.paths,
+            samples=read.samples,
+            measured_at=received_at,
+            nodes=tuple(node.identity for node in nodes),
+            problems=(*walked.problems, *read.problems),
+        )
+
+
+def _playable(name: str, node: NodeView | None) -> NodeView:
+    if node is not None and (node.loopback or (node.namespace and node.addresses)):
+        return node
+    what = f"node {name} is not played by this host: annotate its Node manifest with {NETWORK_NAMESPACE}"
+    raise MeasureError(f'{what} and give it an InternalIP, or with {LOOPBACK}: "true"')
+
+
+def _plan(pool: Pool, step: Measure, nodes: Sequence[NodeView]) -> SweepPlan:
+    probe = pool.spec.fabric.probe
+    paces = [node.paced_bytes_per_second for node in nodes if node.paced_bytes_per_second is not None]
+    test = LinkTest(
+        duration_seconds=probe.link.duration.seconds,
+        streams=probe.link.streams,
+        port=probe.port,
+        paced_bits_per_second=round(min(paces) * 8) if paces else None,
+    )
+    sources, destinations = _ends(step.paths)
+    return plan_sweep(step.run_id, pool.uid, sources, destinations, test, Phase.ISOLATED)
+
+
+def _ends(paths: Sequence[Path]) -> tuple[set[str], set[str]]:
+    return {path.source for path in paths}, {path.destination for path in paths}
+
+
+def _hosts(nodes: Sequence[NodeView], port: int) -> tuple[Host, ...]:
+    """Namespaces all use the pool's port; on one loopback each node has ports of its own."""
+    return tuple(
+        Host(node.identity.name, "127.0.0.1", port + number * _PORTS_PER_NODE)
+        if node.loopback
+        else Host(node.identity.name, node.addresses[0], port, node.namespace)
+        for number, node in enumerate(nodes)
+    )
