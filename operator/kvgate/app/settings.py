@@ -1,0 +1,214 @@
+"""The operator's settings: what the cluster's administrator decides for all pools, read from a text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, ValidationError, model_validator
+
+from kvgate.api.complaints import Complaint, child
+from kvgate.api.prepare import prepared, unknown_fields
+from kvgate.api.quantities import Duration
+from kvgate.api.rules import broken_rules
+from kvgate.api.schema import JSON, schema_of
+from kvgate.api.selectors import NodeSelector
+from kvgate.api.structure import misshapen
+from kvgate.api.wire import Wire
+from kvgate.app.settings_values import (
+    ByteSize,
+    FilePath,
+    Image,
+    LogLevel,
+    ProbeCapability,
+    interval,
+    matcher,
+    names,
+    url,
+)
+from kvgate.edge.promql import DEFAULT_MATCHER, PrometheusEndpoint, read_matchers
+from kvgate.edge.yamlnodes import YamlRefusedError, compose, construct
+
+KEY = "settings.yaml"
+LARGEST_TEXT_BYTES = 256 * 1024
+
+
+class ProbeSettings(Wire):
+    """What the measuring pods may be and do."""
+
+    image: Image | None = None
+    """The image of the measuring pods. Without it no sweep is started in a cluster."""
+    allowed_node_selector: NodeSelector | None = None
+    """The nodes that may be measured at all; a pool's own selectors only narrow it. Without it: any node."""
+    allow_host_network: bool = False
+    """Whether a pool may ask for pods on the node's own network."""
+    allowed_capabilities: Annotated[tuple[ProbeCapability, ...], Field(max_length=3)] = ()
+    """Linux capabilities that measuring pods get where the namespace's Pod Security admits them."""
+    max_concurrent_sweeps: Annotated[int, Field(ge=1, le=16)] = 1
+    """How many sweeps may run at a time, over all pools."""
+    max_bytes_per_sweep: ByteSize | None = None
+    """How much one sweep may send over all its paths. Without it: no limit but its time."""
+    min_interval: Annotated[Duration, AfterValidator(interval)] = Duration("1h")
+    """The least time between two scheduled sweeps of a pool, from 1m to 720h."""
+
+
+class TLSSettings(Wire):
+    """How the connection is trusted, and who we say we are."""
+
+    ca_file: FilePath | None = None
+    """A file of CA certificates in PEM, instead of the well-known ones."""
+    insecure_skip_verify: bool = False
+    """Takes any certificate: whoever is in between can answer in Prometheus's place."""
+    bearer_token_file: FilePath | None = None
+    """A file that holds a bearer token; it is read anew at each query."""
+
+    @model_validator(mode="after")
+    def _one_trust(self) -> TLSSettings:
+        if self.ca_file and self.insecure_skip_verify:
+            raise ValueError("caFile and insecureSkipVerify exclude each other")
+        if self.bearer_token_file and self.insecure_skip_verify:
+            raise ValueError("bearerTokenFile and insecureSkipVerify exclude each other: anyone could take the token")
+        return self
+
+
+class PrometheusSettings(Wire):
+    """One Prometheus that pools may refer to by name."""
+
+    url: Annotated[str, Field(min_length=1, max_length=512), AfterValidator(url)]
+    """http or https, with a host, without user, password, query or fragment."""
+    tls: TLSSettings = Field(default_factory=TLSSettings)
+    """Of an https url alone."""
+    namespace_matcher: Annotated[str, Field(max_length=512), AfterValidator(matcher)] = DEFAULT_MATCHER
+    """The label matchers that narrow each query to one pool's deployment."""
+
+    @model_validator(mode="after")
+    def _tls_needs_https(self) -> PrometheusSettings:
+        if self.tls != TLSSettings() and not self.url.startswith("https://"):
+            raise ValueError("tls needs an https url")
+        return self
+
+
+class Settings(Wire):
+    """All that a pool's author may not decide."""
+
+    probe: ProbeSettings = Field(default_factory=ProbeSettings)
+    """What the measuring pods may be and do."""
+    prometheus: Annotated[dict[str, PrometheusSettings], Field(max_length=16), AfterValidator(names)] = Field(
+        default_factory=dict
+    )
+    """The Prometheus servers, by the name that monitor.prometheusRef gives."""
+    workers: Annotated[int, Field(ge=1, le=32)] = 4
+    """How many pools are looked at at a time."""
+    log_level: LogLevel = LogLevel.INFO
+    """The least severity that is logged."""
+
+    def endpoint(self, name: str) -> PrometheusEndpoint | None:
+        """What `monitor.prometheusRef` of that name refers to; None when there is none."""
+        found = self.prometheus.get(name)
+        if found is None:
+            return None
+        return PrometheusEndpoint(
+            name=name,
+            url=found.url,
+            matchers=read_matchers(found.namespace_matcher),
+            ca_file=found.tls.ca_file or "",
+            insecure_skip_verify=found.tls.insecure_skip_verify,
+            bearer_token_file=found.tls.bearer_token_file or "",
+        )
+
+
+def read_settings(text: str) -> Settings | tuple[Complaint, ...]:
+    """The settings that a text holds: plain YAML, or a ConfigMap with them under the key settings.yaml; else all that
+    is wrong with it. Total over any text, whose values are never repeated in a complaint."""
+    try:
+        document = _document(text)
+        if isinstance(document, Mapping) and "kind" in document:
+            document = _document(_inside_config_map(document))
+    except _NoSettingsError as error:
+        return (error.complaint,)
+    if not isinstance(document, Mapping):
+        return (Complaint("", "must be a mapping of settings; {} takes all defaults"),)
+    complaints = (*_nulls(document, ""), *_unknown(document), *_faults(document))
+    return complaints or Settings.model_validate(prepared(document, settings_schema()))
+
+
+class _NoSettingsError(Exception):
+    """The text holds no settings at all."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(message)
+        self.complaint = Complaint(path, message)
+
+
+def _document(text: str) -> object:
+    try:
+        size = len(text.encode())
+        if size > LARGEST_TEXT_BYTES:
+            raise _NoSettingsError("", f"is {size} bytes long; the limit is {LARGEST_TEXT_BYTES} bytes")
+        roots = compose(text)
+        if len(roots) > 1:
+            raise _NoSettingsError("", f"holds {len(roots)} YAML documents; the settings are one")
+        return construct(roots[0]) if roots and roots[0] else None
+    except YamlRefusedError as error:
+        raise _NoSettingsError("", str(error)) from None
+    except UnicodeEncodeError:
+        raise _NoSettingsError("", "is not text that UTF-8 can write") from None
+
+
+def _inside_config_map(document: Mapping[object, object]) -> str:
+    if document["kind"] != "ConfigMap" or document.get("apiVersion") != "v1":
+        raise _NoSettingsError("kind", "must be a ConfigMap of apiVersion v1, or be left out")
+    data = document.get("data")
+    inner = data.get(KEY) if isinstance(data, Mapping) else None
+    if not isinstance(inner, str):
+        raise _NoSettingsError("data", f"must hold the settings as a text, under {KEY}")
+    return inner
+
+
+@cache
+def settings_schema() -> JSON:
+    """The structural schema of the settings: fields, bounds, defaults and descriptions."""
+    return schema_of(Settings)
+
+
+def _unknown(document: Mapping[object, object]) -> Iterator[Complaint]:
+    """Unknown fields, also below the names of `prometheus`, which the walk over the schema does not enter."""
+    schema = settings_schema()
+    yield from unknown_fields(document, schema, "", schema)
+    endpoints = document.get("prometheus")
+    endpoint = schema["properties"]["prometheus"]["additionalProperties"]
+    for name, item in endpoints.items() if isinstance(endpoints, Mapping) else ():
+        yield from unknown_fields(item, endpoint, child("prometheus", name), schema)
+
+
+def _nulls(document: Mapping[object, object], path: str) -> Iterator[Complaint]:
+    """A value that was left empty, often by a wrong indent, would else be the default and so might allow more."""
+    for name, item in document.items():
+        if item is None:
+            yield Complaint(child(path, name), "has no value; give one, or leave the field out for its default")
+        elif isinstance(item, Mapping):
+            yield from _nulls(item, child(path, name))
+
+
+def _faults(document: Mapping[object, object]) -> tuple[Complaint, ...]:
+    schema = settings_schema()
+    stored = prepared(document, schema)
+    shape = tuple(misshapen(stored, schema, ""))
+    broken = tuple(broken_rules(stored, schema, "", bad={complaint.path for complaint in shape}))
+    return (*shape, *broken) or tuple(_unread(stored))
+
+
+def _unread(stored: object) -> Iterator[Complaint]:
+    try:
+        Settings.model_validate(stored)
+    except ValidationError as error:
+        for fault in error.errors(include_input=False, include_url=False):
+            yield Complaint(_place(fault["loc"]), fault["msg"].removeprefix("Value error, "))
+
+
+def _place(steps: tuple[int | str, ...]) -> str:
+    path = ""
+    for step in steps:
+        path = f"{path}[{step}]" if isinstance(step, int) else child(path, step)
+    return path
