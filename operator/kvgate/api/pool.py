@@ -60,7 +60,9 @@ class TensorParallel(Wire):
     """Ranks per engine."""
 
     prefill: Annotated[int, Field(ge=1, le=1024)] = 1
+    """Ranks of a prefill engine."""
     decode: Annotated[int, Field(ge=1, le=1024)] = 1
+    """Ranks of a decode engine."""
 
 
 class KVCache(Wire):
@@ -92,6 +94,7 @@ class Model(Wire):
     """The model that is served, and how large its KV cache is."""
 
     name: Name
+    """As the deployment serves it, for example Qwen/Qwen3-0.6B."""
     kv_cache: Annotated[KVCache, ONE_KV_SOURCE] = Field(default_factory=KVCache)
 
 
@@ -99,7 +102,9 @@ class Prompt(Wire):
     """A prompt size and its share of the requests."""
 
     tokens: Annotated[int, Field(ge=1, le=1 << 24)]
+    """Tokens of the prompt."""
     share: Percentage | None = None
+    """Share of all requests."""
 
 
 SHARES = (
@@ -123,6 +128,7 @@ class Workload(Wire):
     fixed_overhead: Duration = Duration("0s")
     """Time added to each request besides transfer and queueing."""
     prompts: Annotated[tuple[Prompt, ...], Field(max_length=16), *SHARES]
+    """Prompt sizes to judge for; without shares, all requests count as the largest."""
     peak_requests_per_second: PositiveDecimal | None = None
     """Without it the load criterion is Unknown."""
     skew: Skew = Skew("1.25")
@@ -133,16 +139,22 @@ class LinkProbe(Wire):
     """What the wire carries."""
 
     tool: LinkTool = LinkTool.IPERF3
+    """iperf3 over TCP, or ib_read_bw over RDMA."""
     streams: Annotated[int, Field(ge=1, le=128)] = 4
+    """Parallel streams of one measurement."""
     duration: PositiveDuration = PositiveDuration("10s")
+    """Length of one measurement."""
 
 
 class EndpointProbe(Wire):
     """What the KV transport achieves end to end."""
 
     tool: EndpointTool = EndpointTool.UCX_GET
+    """The KV transport itself; none leaves this layer unmeasured."""
     descriptor_bytes: Annotated[int, Field(ge=1, le=1 << 30)] = 32768
+    """Size of one transfer: what a KV block is split into."""
     memory: MemoryKind = MemoryKind.HOST
+    """The memory that bytes leave and reach."""
 
 
 class Probe(Wire):
@@ -154,9 +166,11 @@ class Probe(Wire):
         SweepPhase.ISOLATED,
         SweepPhase.CONCURRENT,
     )
+    """Isolated: each pair alone. Concurrent: disjoint pairs at once."""
     host_network: bool = False
     """Honoured only if the operator's settings allow it."""
     port: Annotated[int, Field(ge=1024, le=65534)] = 5201
+    """The link tool's TCP port; the next one is used too."""
     load_derating: Derating = Derating("1.0")
     """Capacity under serving load over capacity idle."""
 
@@ -165,16 +179,22 @@ class Schedule(Wire):
     """When paths are measured, and how many."""
 
     interval: PositiveDuration = PositiveDuration("24h")
+    """Time between sweeps."""
     jitter: Duration = Duration("10m")
+    """Random delay added to each interval."""
     max_paths: Annotated[int, Field(ge=1, le=1_000_000)] = 4096
+    """Paths measured in one sweep; of more, a sample is taken."""
     sweep_timeout: PositiveDuration = PositiveDuration("3h")
+    """After this a sweep is ended, with what it has."""
 
 
 class Reports(Wire):
     """How long FabricReports are kept."""
 
     keep: Annotated[int, Field(ge=1, le=100)] = 2
+    """Sweeps whose reports are kept."""
     retain_on_delete: bool = False
+    """Whether reports outlive the pool."""
 
 
 class Fabric(Wire):
@@ -187,6 +207,7 @@ class Fabric(Wire):
     probe: Probe = Field(default_factory=Probe)
     schedule: Schedule = Field(default_factory=Schedule)
     evidence_ttl: Annotated[PositiveDuration, Field(alias="evidenceTTL")] = PositiveDuration("48h")
+    """Age at which evidence no longer counts."""
     reports: Reports = Field(default_factory=Reports)
 
 
@@ -204,8 +225,11 @@ class Benchmark(Wire):
     allow_live: bool = False
     """Whether the target itself may be used, inside change windows only."""
     requests_per_second: Annotated[int, Field(ge=1, le=10_000)] = 4
+    """Offered load of each arm."""
     blocks: Annotated[int, Field(ge=2, le=64)] = 8
+    """Pairs of runs, one per arm."""
     max_live_utilization: Percentage = Percentage("50%")
+    """Load of the live deployment above which a live benchmark stops."""
     trace: Trace | None = None
 
 
@@ -213,12 +237,16 @@ class RoutingCriteria(Wire):
     """What KV-aware routing must prove."""
 
     min_ttft_improvement: Percentage = Percentage("20%")
+    """Least reduction of the mean time to first token."""
     max_error_rate_increase: Percentage = Percentage("0.5%")
     """Percentage points."""
     kv_events: KVEvents = KVEvents.REQUIRED
+    """Whether KV events must arrive, or routing may approximate."""
     benchmark: Benchmark = Field(default_factory=Benchmark)
     approval: Approval = Approval.NOT_REQUIRED
+    """Whether a GateApproval is needed."""
     attestations: Attestations = ()
+    """What an approval must vouch for, in free words."""
 
 
 class DisaggregationCriteria(Wire):
@@ -231,24 +259,31 @@ class DisaggregationCriteria(Wire):
     slowest_percent_of_paths: Annotated[int, Field(ge=1, le=100)] = 10
     """The judged percentile: this share of the paths may be slower than the judged one."""
     max_utilization: Percentage = Percentage("70%")
+    """Most that KV transfer may load a path at the peak."""
     min_coverage: Percentage = Percentage("100%")
     """Share of the planned paths that must have given a number."""
     approval: Approval = Approval.REQUIRED
+    """Whether a GateApproval is needed."""
     attestations: Attestations = ()
+    """What an approval must vouch for, in free words."""
 
 
 class ReloadVersusRecompute(Wire):
     """Typed numbers for the storage break-even; declared, never measured: at most Inconclusive."""
 
     storage_throughput: Throughput
+    """What the storage gives to one request."""
     prefill_tokens_per_second: Annotated[int, Field(ge=1, le=100_000_000)]
+    """What a prefill worker recomputes."""
 
 
 class KVStorageCriteria(Wire):
     """What external KV storage must prove."""
 
     approval: Approval = Approval.REQUIRED
+    """Whether a GateApproval is needed."""
     attestations: Attestations = ()
+    """What an approval must vouch for, in free words."""
     reload_versus_recompute: ReloadVersusRecompute | None = None
 
 
@@ -264,19 +299,24 @@ class MetricsLost(Wire):
     """What to do when metrics stay away."""
 
     after: PositiveDuration = PositiveDuration("10m")
+    """How long metrics may stay away."""
     action: LossAction = LossAction.HOLD
+    """Hold leaves the switches; Revert turns them back."""
 
 
 class Monitor(Wire):
     """How the deployment is watched once something is on."""
 
     interval: PositiveDuration = PositiveDuration("15s")
+    """Time between two looks."""
     prometheus_ref: NameRef | None = None
     """An endpoint from the operator's settings, never a URL."""
     max_error_rate_increase: Percentage = Percentage("1%")
+    """Percentage points above the baseline before enabling."""
     min_cache_hit_ratio: Percentage | None = None
     """Reported and alerted; closes nothing by itself."""
     model_not_ready_for: PositiveDuration = PositiveDuration("60s")
+    """How long the model may be unready after a switch."""
     on_metrics_lost: MetricsLost = Field(default_factory=MetricsLost)
 
 
@@ -296,6 +336,7 @@ class ChangeWindow(Wire):
     schedule: Annotated[str, Field(min_length=9, max_length=128), FIVE_CRON_FIELDS]
     """Five cron fields: minute, hour, day of month, month, day of week."""
     duration: PositiveDuration
+    """How long the window stays open."""
     time_zone: Annotated[str, Field(min_length=1, max_length=64), ZONE_NAME] = "UTC"
     """An IANA name."""
 
@@ -304,15 +345,20 @@ class OnDelete(Wire):
     """What happens to enabled capabilities when the pool is deleted."""
 
     routing: DeleteAction = DeleteAction.REVERT
+    """Revert restores the value from before; Leave leaves it on."""
     disaggregation: DeleteAction = DeleteAction.LEAVE
+    """Revert restores the value from before; Leave leaves it on."""
 
 
 class Rollback(Wire):
     """What happens when evidence or approval goes away."""
 
     on_kv_events_lost: Annotated[EventLossAction, Field(alias="onKVEventsLost")] = EventLossAction.ROUND_ROBIN
+    """RoundRobin turns KV routing off; Hold leaves it."""
     on_evidence_lost: LossAction = LossAction.HOLD
+    """Hold leaves the split on and says so; Revert turns it off."""
     on_approval_lost: LossAction = LossAction.HOLD
+    """Hold leaves the split on and says so; Revert turns it off."""
     on_delete: OnDelete = Field(default_factory=OnDelete)
     cooldown: Duration = Duration("1h")
     """Delays enabling and re-applying, never disabling."""
@@ -361,6 +407,7 @@ class PoolSpec(Wire):
     mode: Mode = Mode.OBSERVE
     """Observe measures and reports; Recommend also writes the patch out; Enforce patches."""
     suspend: bool = False
+    """Stops measuring, judging and patching until it is false again."""
     target_ref: NameRef
     """A DynamoGraphDeployment in this namespace; immutable."""
     gateway_pool_ref: NameRef | None = None
@@ -372,4 +419,5 @@ class PoolSpec(Wire):
     criteria: Criteria = Field(default_factory=Criteria)
     monitor: Monitor = Field(default_factory=Monitor)
     change_windows: Annotated[tuple[ChangeWindow, ...], Field(max_length=16)] = ()
+    """When capabilities may be enabled; none means always."""
     rollback: Rollback = Field(default_factory=Rollback)

@@ -8,39 +8,53 @@ from pydantic import Field
 
 from kvgate.api.wire import Cel, ObjectName, Text, Time, Wire, Word
 
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Sha256 = Annotated[str, Field(max_length=64, pattern=r"^[0-9a-f]{64}$")]
 
 
 class PoolRef(Wire):
     """The very pool, by name and UID."""
 
     name: ObjectName
+    """Name of the pool."""
     uid: Annotated[str, Field(min_length=1, max_length=64)]
+    """UID of the pool: one made anew under the same name is another."""
 
 
 class ShardRef(Wire):
     """A shard and the digest of its data."""
 
     name: ObjectName
+    """Name of the shard."""
     sha256: Sha256
+    """SHA-256 of its data, in hex."""
 
 
 class ReportSpec(Wire):
     """Either a shard (index, encoding, data, sha256) or the index, which names the shards and is written last."""
 
     run_id: Annotated[str, Field(alias="runID", min_length=1, max_length=64)]
+    """The sweep that this is evidence of."""
     pool_ref: PoolRef
     index: Annotated[int, Field(ge=0, le=10_000)] | None = None
+    """Place of this shard, from 0."""
     encoding: Word | None = None
+    """How data is packed."""
     data: Annotated[str, Field(max_length=900_000)] | None = None
+    """The samples."""
     sha256: Sha256 | None = None
+    """SHA-256 of data, in hex."""
     shards: Annotated[tuple[ShardRef, ...], Field(max_length=1000)] = ()
+    """The shards that count; others are ignored."""
     measured_at: Time | None = None
-    paths: Annotated[int, Field(ge=0)] | None = None
-    measured: Annotated[int, Field(ge=0)] | None = None
+    """When the sweep ended."""
+    paths: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    """Paths planned."""
+    measured: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    """Paths that gave a number."""
     fabric_class: Word | None = None
     """What the vendor or network team declares; shown beside what was measured."""
     notes: Text | None = None
+    """Free text."""
 
 
 REPORT_RULES = (

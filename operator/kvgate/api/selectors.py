@@ -24,8 +24,11 @@ class Requirement(Wire):
     """One entry of matchExpressions."""
 
     key: LabelKey
+    """Label key."""
     operator: SelectorOperator
+    """How the label's value is compared."""
     values: Annotated[tuple[LabelValue, ...], Field(max_length=64)] = ()
+    """Values for In and NotIn."""
 
 
 VALUES_FIT_OPERATOR = Cel(
@@ -38,7 +41,9 @@ class LabelSelector(Wire):
     """A label selector that must not be empty: an empty one would match every node."""
 
     match_labels: Annotated[dict[str, LabelValue], Field(max_length=32)] | None = None
+    """Labels that a node must have, with these values."""
     match_expressions: Annotated[tuple[Annotated[Requirement, VALUES_FIT_OPERATOR], ...], Field(max_length=32)] = ()
+    """Further conditions; all must hold."""
 
 
 NodeSelector = Annotated[

@@ -105,21 +105,29 @@ class NameRef(Wire):
     """A reference by name to an object in the same namespace."""
 
     name: ObjectName
+    """Name of the object."""
 
 
 class KeyRef(Wire):
     """One key of a ConfigMap in the same namespace."""
 
     name: ObjectName
+    """Name of the ConfigMap."""
     key: Annotated[str, Field(max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
+    """Key within it."""
 
 
 class Condition(Wire):
     """One condition, as in metav1.Condition."""
 
     type: Annotated[str, Field(max_length=316)]
+    """What is said to hold or not."""
     status: ConditionStatus
     reason: Annotated[str, Field(min_length=1, max_length=1024)]
+    """One word, for programs."""
     message: Text = ""
+    """For people: the number, the limit, the unit, and who must act."""
     observed_generation: int | None = None
+    """The generation of the spec that this was judged for."""
     last_transition_time: AwareDatetime
+    """When the status last changed."""
