@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Protocol
 
 from kvgate_probe.fields import WireError
 from kvgate_probe.peers import Address
@@ -47,6 +48,30 @@ class Question:
 
 
 Answer = Callable[[Question], Standing]
+
+
+class Door(Protocol):
+    """An open control channel."""
+
+    def close(self) -> None: ...
+
+
+class Channel(Protocol):
+    """How walkers reach each other; TCP outside of simulations."""
+
+    async def open(self, answer: Answer, host: str | None, port: int) -> Door: ...
+
+    async def ask(self, address: Address, question: Question, seconds: float) -> Standing | None: ...
+
+
+class TcpChannel:
+    """One connection per question."""
+
+    async def open(self, answer: Answer, host: str | None, port: int) -> Door:
+        return await open_control(answer, host, port)
+
+    async def ask(self, address: Address, question: Question, seconds: float) -> Standing | None:
+        return await ask(address, question, seconds)
 
 
 async def open_control(answer: Answer, host: str | None, port: int) -> asyncio.Server:

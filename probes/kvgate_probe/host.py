@@ -23,9 +23,10 @@ class Counters:
 
 
 def local_address_towards(address: str) -> str:
-    """The address this host would send from, or "" where it has no route."""
+    """The address this host would send from, or "" where it has no route; a name is never looked up."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+    with contextlib.suppress(OSError, ValueError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        ipaddress.ip_address(address.partition("%")[0])
         probe.connect((address, 9))
         return str(probe.getsockname()[0])
     return ""

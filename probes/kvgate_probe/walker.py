@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kvgate_probe import host
-from kvgate_probe.control import Question, Standing, State, ask, open_control
+from kvgate_probe.control import Channel, Question, Standing, State, TcpChannel
 from kvgate_probe.iperf3_tool import Ran, Serving, Tool
 from kvgate_probe.partners import Partner, Patience
 from kvgate_probe.peers import Address, Peers
@@ -56,20 +56,29 @@ class _Tally:
 class Walker:
     """One walk; `tell` receives each result as it comes."""
 
-    def __init__(self, trip: Trip, peers: Peers, tool: Tool, tell: Callable[[Result], None]) -> None:
+    def __init__(
+        self,
+        trip: Trip,
+        peers: Peers,
+        tool: Tool,
+        tell: Callable[[Result], None],
+        channel: Channel | None = None,
+    ) -> None:
+        self._channel = channel or TcpChannel()
         self._trip, self._peers, self._tool, self._tell = trip, peers, tool, tell
         self._tests = trip.schedule.tests_of(trip.node)
         self._turns = len(trip.schedule.tests())
         self._partners = {name: Partner(name) for name in {t.partner_of(trip.node) for t in self._tests}}
         self._position, self._round, self._state = -1, 0, State.WALKING
+        self._began = 0.0
         self._port: int | None = None
         self._attempt: _Attempt | None = None
         self._tally = _Tally()
 
     async def walk(self) -> Summary:
         """Raises OSError where the control port is taken; a cancelled walk ends with its summary."""
-        started = self._trip.clock()
-        control = await open_control(self._answer, self._trip.bind, self._trip.control_port)
+        started, self._began = self._trip.clock(), self._now()
+        control = await self._channel.open(self._answer, self._trip.bind, self._trip.control_port)
         watchers = [asyncio.ensure_future(self._watch(partner)) for partner in self._partners.values()]
         interrupted = False
         try:
@@ -80,6 +89,7 @@ class Walker:
         finally:
             for watcher in watchers:
                 watcher.cancel()
+            await asyncio.gather(*watchers, return_exceptions=True)
             await self._say_farewell()
             control.close()
         return self._summary(started, interrupted=interrupted)
@@ -109,17 +119,17 @@ class Walker:
 
     async def _meet(self, test: Test, partner: Partner) -> Ran | None:
         """None once the partner stands at the same test; for the source, once its server listens too."""
-        began, partner.settled = self._now(), None
+        partner.settled = None
         while True:
             await self._ask(partner, test.index)
-            problem = self._why_not(partner, waited=self._now() - began)
+            problem = self._why_not(partner)
             if problem is not None:
                 return problem
             if partner.position == self._position and (partner.port or not self._is_source(test)):
                 return None
             await asyncio.sleep(self._trip.patience.poll_seconds)
 
-    def _why_not(self, partner: Partner, waited: float) -> Ran | None:
+    def _why_not(self, partner: Partner) -> Ran | None:
         patience = self._trip.patience
         if partner.state is State.LEAVING:
             return Ran(trouble=Trouble.INTERRUPTED, message="the partner was told to end", attempts=0)
@@ -130,7 +140,7 @@ class Walker:
         if partner.silent(self._now(), patience):
             return _silence(partner, patience)
         known = partner.run or self._peers.find(partner.node) is not None
-        if not known and waited >= patience.address_seconds:
+        if not known and self._now() - self._began >= patience.address_seconds:
             message = f"no address for the partner within {patience.address_seconds:g} s"
             return Ran(trouble=Trouble.ADDRESS_UNKNOWN, message=message, attempts=0)
         return None
@@ -197,7 +207,7 @@ class Walker:
         if address is None:
             return
         asked_at = self._now()
-        standing = await ask(address, Question(self._standing(), test), self._trip.patience.ask_seconds)
+        standing = await self._channel.ask(address, Question(self._standing(), test), self._trip.patience.ask_seconds)
         if standing is None:
             partner.miss(asked_at)
         elif standing.run != self._trip.schedule.run_id:
@@ -291,7 +301,7 @@ class Walker:
             address = self._peers.find(partner.node)
             if address is not None and partner.state is not State.LEAVING:
                 living.append(address)
-        words = (ask(address, Question(self._standing()), FAREWELL_SECONDS) for address in living)
+        words = (self._channel.ask(address, Question(self._standing()), FAREWELL_SECONDS) for address in living)
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.gather(*words)
 

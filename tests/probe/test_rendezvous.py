@@ -1,0 +1,157 @@
+"""How walkers meet: no deadlock, no live node called unreachable, and an end within the promised time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvgate.core.evidence import Phase
+from kvgate.probe.plan import LinkTest, plan_sweep
+from kvgate_probe.iperf3_tool import Ran
+from kvgate_probe.partners import Patience
+from kvgate_probe.wire import Result, Schedule, Trouble
+from tests.probe.simulation import GOOD, Book, Fate, Outcome, run_in_jumping_time, simulate
+
+NODES = [f"n{number}" for number in range(6)]
+PATIENCE = Patience()
+OVERHEAD_SECONDS = 0.8
+ROUND_SECONDS = 10.0
+
+
+def schedule(prefill: list[str], decode: list[str]) -> Schedule:
+    test = LinkTest(duration_seconds=ROUND_SECONDS, streams=1, port=7000)
+    return plan_sweep("run", "uid", prefill, decode, test, Phase.ISOLATED).schedule
+
+
+def run(plan: Schedule, fates: dict[str, Fate] | None = None, known: dict[str, float] | None = None) -> Outcome:
+    return run_in_jumping_time(simulate(plan, fates or {}, Book(7000, known or {}), PATIENCE))
+
+
+def good_sources(outcome: Outcome) -> set[tuple[str, str]]:
+    return {
+        (result.pair.source, result.pair.destination)
+        for result in outcome.results
+        if result.document == GOOD and result.node == result.pair.source
+    }
+
+
+def troubles(outcome: Outcome) -> set[tuple[str, Trouble]]:
+    return {(result.node, result.trouble) for result in outcome.results if result.trouble is not None}
+
+
+def touched(result: Result, nodes: set[str]) -> bool:
+    return bool({result.pair.source, result.pair.destination} & nodes)
+
+
+roles = st.tuples(
+    st.lists(st.sampled_from(NODES), min_size=1, unique=True), st.lists(st.sampled_from(NODES), min_size=1, unique=True)
+)
+moments = st.floats(0, 80)
+
+
+@given(roles=roles, killed=st.dictionaries(st.sampled_from(NODES), st.tuples(moments, st.booleans()), max_size=3))
+@settings(max_examples=80, deadline=None)
+def test_deaths_cost_their_silence_once_and_the_living_measure_each_other(
+    roles: tuple[list[str], list[str]], killed: dict[str, tuple[float, bool]]
+) -> None:
+    plan = schedule(*roles)
+    fates = {node: Fate(killed_at=at, swallows=swallows) for node, (at, swallows) in killed.items()}
+    outcome = run(plan, fates)
+    dead, pairs = set(killed), {test.pair for test in plan.tests()}
+    living = {pair for pair in pairs if not {pair.source, pair.destination} & dead}
+    assert {(pair.source, pair.destination) for pair in living} <= good_sources(outcome)
+    assert all(touched(result, dead) for result in outcome.results if result.trouble is not None)
+    limit = len(plan.rounds) * (ROUND_SECONDS + OVERHEAD_SECONDS) + len(dead) * (PATIENCE.silence_seconds + 1.5) + 1
+    assert max(outcome.ended_at.values(), default=0.0) <= limit
+    every = [(result.node, result.pair) for result in outcome.results]
+    assert len(every) == len(set(every))
+
+
+@given(roles=roles, late=st.dictionaries(st.sampled_from(NODES), st.floats(0, 14), max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_no_live_node_is_called_unreachable_however_unevenly_they_start(
+    roles: tuple[list[str], list[str]], late: dict[str, float]
+) -> None:
+    plan = schedule(*roles)
+    outcome = run(plan, {node: Fate(starts=starts) for node, starts in late.items()})
+    assert troubles(outcome) == set()
+    assert len(outcome.results) == 2 * len(plan.tests())
+    limit = len(plan.rounds) * (ROUND_SECONDS + OVERHEAD_SECONDS) + 14 + 2
+    assert max(outcome.ended_at.values(), default=0.0) <= limit
+
+
+@given(roles=roles, known=st.dictionaries(st.sampled_from(NODES), st.floats(0, 100), max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_an_address_that_comes_late_is_waited_for(roles: tuple[list[str], list[str]], known: dict[str, float]) -> None:
+    outcome = run(schedule(*roles), {node: Fate(starts=at) for node, at in known.items()}, known)
+    assert troubles(outcome) == set()
+
+
+def test_the_overhead_of_a_sweep_without_trouble_is_small() -> None:
+    plan = schedule(NODES[:3], NODES[3:])
+    outcome = run(plan)
+    assert max(outcome.ended_at.values()) <= 1.25 * len(plan.rounds) * ROUND_SECONDS
+    assert all(summary.measured == 3 and not summary.troubled for summary in outcome.summaries.values())
+
+
+def test_a_node_that_starts_after_it_was_given_up_is_measured_in_the_make_up_pass() -> None:
+    plan = schedule(NODES[:3], NODES[3:])
+    outcome = run(plan, {"n0": Fate(starts=20)})
+    assert troubles(outcome) == set()
+    assert len(good_sources(outcome)) == 9
+
+
+@pytest.mark.parametrize(
+    ("fate", "seen"),
+    [
+        pytest.param(Fate(killed_at=0.0), Trouble.PARTNER_SILENT, id="a walker that never came is silent"),
+        pytest.param(
+            Fate(killed_at=0.0, swallows=True), Trouble.PARTNER_SILENT, id="a host that swallows packets is silent"
+        ),
+        pytest.param(Fate(told_at=5.0), Trouble.INTERRUPTED, id="a walker told to end says so: no fault of the path"),
+        pytest.param(Fate(run="other"), Trouble.WRONG_RUN, id="a walker of another run is refused by its run ID"),
+        pytest.param(
+            Fate(broken=Ran(trouble=Trouble.TOOL_MISSING)),
+            Trouble.TOOL_MISSING,
+            id="a partner without the tool says so",
+        ),
+        pytest.param(
+            Fate(broken=Ran(trouble=Trouble.TOOL_FAILED)), Trouble.TOOL_FAILED, id="a partner without /tmp says so"
+        ),
+    ],
+)
+def test_what_the_partners_of_a_troubled_walker_record(fate: Fate, seen: Trouble) -> None:
+    outcome = run(schedule(["n0"], ["n1", "n2"]), {"n0": fate})
+    partners = [result for result in outcome.results if result.node != "n0" and result.round > 0]
+    assert {result.trouble for result in partners} == {seen}
+    assert all(result.message for result in partners)
+
+
+def test_an_address_that_never_comes_is_not_called_silence() -> None:
+    outcome = run(schedule(["n0"], ["n1"]), known={"n0": 1e9, "n1": 1e9})
+    assert {trouble for _, trouble in troubles(outcome)} == {Trouble.ADDRESS_UNKNOWN}
+    assert max(outcome.ended_at.values()) <= 2 * PATIENCE.address_seconds
+
+
+@pytest.mark.parametrize("victim", ["n0", "n1"])
+@pytest.mark.parametrize("how", ["killed_at", "told_at"])
+def test_an_end_that_dies_during_the_test_leaves_no_number(victim: str, how: str) -> None:
+    outcome = run(schedule(["n0"], ["n1"]), {victim: _fate(how, 5.0)})
+    assert outcome.results
+    assert all(result.document != GOOD for result in outcome.results)
+
+
+def _fate(how: str, at: float) -> Fate:
+    values: dict[str, Any] = {how: at}
+    return Fate(**values)
+
+
+def test_a_walker_told_to_end_records_the_test_in_flight_and_says_so_in_its_summary() -> None:
+    outcome = run(schedule(["n0"], ["n1"]), {"n0": Fate(told_at=5.0)})
+    mine = [result for result in outcome.results if result.node == "n0"]
+    assert [result.trouble for result in mine] == [Trouble.INTERRUPTED]
+    assert outcome.summaries["n0"].interrupted
+    assert max(outcome.ended_at.values()) < 5.0 + 3.0
