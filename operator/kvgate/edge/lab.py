@@ -21,12 +21,13 @@ PACKAGES = {"ip": "iproute2", "tc": "iproute2", "nsenter": "util-linux", "iperf3
 
 @dataclass(frozen=True)
 class LabNode:
-    """A node of the lab: its namespace, its address, and the rate of its link in bits per second, both ways."""
+    """A node of the lab: its namespace, its address, and the switch's end of its link."""
 
     name: str
     namespace: str
     address: str
-    bits_per_second: int
+    switch: str
+    port: str
 
 
 def require(tools: Sequence[str]) -> None:
@@ -47,15 +48,16 @@ def lab(rates: Mapping[str, int]) -> Iterator[tuple[LabNode, ...]]:
     clear_leftovers()
     switch = _namespace("switch")
     nodes = tuple(
-        LabNode(name, _namespace(name), _NETWORK.format(number=os.getpid() % 200, host=number), rate)
-        for number, (name, rate) in enumerate(rates.items(), start=1)
+        LabNode(name, _namespace(name), _NETWORK.format(number=os.getpid() % 200, host=number), switch, f"p{number}")
+        for number, name in enumerate(rates, start=1)
     )
     try:
         _ip("netns", "add", switch)
         _ip("-n", switch, "link", "add", "br0", "type", "bridge")
         _ip("-n", switch, "link", "set", "br0", "up")
-        for number, node in enumerate(nodes):
-            _plug(node, switch, f"p{number}")
+        for node in nodes:
+            _plug(node)
+            _shape("add", node, rates[node.name])
         yield nodes
     finally:
         for namespace in (*(node.namespace for node in nodes), switch):
@@ -63,8 +65,8 @@ def lab(rates: Mapping[str, int]) -> Iterator[tuple[LabNode, ...]]:
 
 
 def shape(node: LabNode, bits_per_second: int) -> None:
-    """Give the node's link another rate."""
-    _tc(node.namespace, "replace", "eth0", bits_per_second)
+    """Give the node's link another rate, both ways."""
+    _shape("replace", node, bits_per_second)
 
 
 def clear_leftovers() -> None:
@@ -81,20 +83,19 @@ def _namespace(name: str) -> str:
     return f"{_PREFIX}-{os.getpid()}-{name}"
 
 
-def _plug(node: LabNode, switch: str, port: str) -> None:
+def _plug(node: LabNode) -> None:
     _ip("netns", "add", node.namespace)
-    _ip("-n", switch, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", node.namespace)
-    _ip("-n", switch, "link", "set", port, "master", "br0", "up")
+    _ip("-n", node.switch, "link", "add", node.port, "type", "veth", "peer", "name", "eth0", "netns", node.namespace)
+    _ip("-n", node.switch, "link", "set", node.port, "master", "br0", "up")
     _ip("-n", node.namespace, "link", "set", "lo", "up")
     _ip("-n", node.namespace, "address", "add", f"{node.address}/24", "dev", "eth0")
     _ip("-n", node.namespace, "link", "set", "eth0", "up")
-    _tc(node.namespace, "add", "eth0", node.bits_per_second)
-    _tc(switch, "add", port, node.bits_per_second)
 
 
-def _tc(namespace: str, verb: str, device: str, bits_per_second: int) -> None:
+def _shape(verb: str, node: LabNode, bits_per_second: int) -> None:
     shaped = ("root", "tbf", "rate", f"{bits_per_second}bit", *_BURST)
-    _run("tc", "-n", namespace, "qdisc", verb, "dev", device, *shaped)
+    for namespace, device in ((node.namespace, "eth0"), (node.switch, node.port)):
+        _run("tc", "-n", namespace, "qdisc", verb, "dev", device, *shaped)
 
 
 def _ip(*arguments: str) -> None:

@@ -1,0 +1,19 @@
+"""`python -m benchmarks`: all of them, one after the other; fails when one is beyond its limit."""
+
+from __future__ import annotations
+
+import sys
+
+from benchmarks import decide_scaling, estimate_against_truth, sweep_overhead
+
+if __name__ == "__main__":
+    beyond = [
+        name
+        for name, run in (
+            ("decide_scaling", decide_scaling.main),
+            ("sweep_overhead", sweep_overhead.main),
+            ("estimate_against_truth", estimate_against_truth.main),
+        )
+        if not run()
+    ]
+    sys.exit(f"beyond the limit: {', '.join(beyond)}" if beyond else 0)
