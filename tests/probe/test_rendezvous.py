@@ -155,3 +155,9 @@ def test_a_walker_told_to_end_records_the_test_in_flight_and_says_so_in_its_summ
     assert [result.trouble for result in mine] == [Trouble.INTERRUPTED]
     assert outcome.summaries["n0"].interrupted
     assert max(outcome.ended_at.values()) < 5.0 + 3.0
+
+
+def test_a_walker_that_is_done_stays_to_tell_its_reasons_to_those_that_come_later() -> None:
+    broken = Fate(broken=Ran(trouble=Trouble.TOOL_MISSING))
+    outcome = run(schedule(["n0"], ["n1"]), {"n0": broken, "n1": Fate(starts=8)})
+    assert troubles(outcome) == {("n0", Trouble.TOOL_MISSING), ("n1", Trouble.TOOL_MISSING)}
