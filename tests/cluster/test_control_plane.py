@@ -2,8 +2,6 @@
 
 import json
 import stat
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ from kubernetes import client
 
 from tests.cluster.access import Access, Document
 from tests.cluster.binaries import kubernetes_version
+from tests.cluster.waiting import eventually
 
 pytestmark = pytest.mark.api
 
@@ -45,13 +44,6 @@ CRD_WITH_WEBHOOK: Document = {
         ],
     },
 }
-
-
-def eventually(holds: Callable[[], object], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"still not so after {seconds:.0f} s"
-        time.sleep(0.1)
 
 
 @pytest.fixture
