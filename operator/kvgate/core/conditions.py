@@ -86,7 +86,8 @@ def fabric_measured(turn: Turn) -> Said:
     findings = [check(turn.case) for check in checks]
     bad = next((finding for finding in findings if finding.outcome is not Outcome.PASS), None)
     if bad is None:
-        return true("Measured", f"{findings[-1].message}; {findings[3].message}")
+        told = (finding.message for finding in findings if finding.criterion in {"coverage", "freshness", "evidence"})
+        return true("Measured", "; ".join(told))
     if bad.reason == "NotMeasured":
         return unknown("Measuring" if turn.measuring else bad.reason, bad.message)
     return false(bad.reason, bad.message)

@@ -23,13 +23,13 @@ def nodes_matched(case: Case) -> Finding:
 
 
 def evidence_readable(case: Case) -> Finding:
-    problems = case.evidence.problems if case.evidence else ()
+    """Whether the reports could be read. What a sweep noted on its way blocks nothing: missing numbers do."""
     if case.world.evidence_problem:
-        problems = (case.world.evidence_problem, *problems)
-    if problems:
-        said = text.listed(problems, most=1)
-        return _finding("evidence", Outcome.ERROR, "EvidenceUnreadable", f"{said}; measure again")
-    return _finding("evidence", Outcome.PASS, "EvidenceReadable", "every report that the index names could be read")
+        what = f"{case.world.evidence_problem}; measure again"
+        return _finding("evidence", Outcome.ERROR, "EvidenceUnreadable", what)
+    noted = case.evidence.problems if case.evidence else ()
+    also = f"; the sweep noted: {text.listed(noted, most=1)}" if noted else ""
+    return _finding("evidence", Outcome.PASS, "EvidenceReadable", f"the reports could be read{also}")
 
 
 def evidence_of_this_pool(case: Case) -> Finding:
