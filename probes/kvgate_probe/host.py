@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import os
 import socket
 import struct
 import tempfile
@@ -61,12 +62,14 @@ def counters_of(interface: str, table: Path = Path("/proc/net/dev")) -> Counters
 
 
 def scratch_problem() -> str:
-    """Why iperf3 could not make its buffer file, or "" where it can."""
+    """Why iperf3 could not make its buffer file, in the directory where iperf3 makes it, or "" where it can."""
+    named = (os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
+    folder = next((value for value in named if value is not None), "/tmp")  # noqa: S108 -- iperf3's own choice
     try:
-        with tempfile.TemporaryFile(prefix="kvgate-"):
+        with tempfile.TemporaryFile(prefix="kvgate-", dir=folder):
             return ""
     except OSError:
-        return "no writable directory for iperf3's buffer file: mount an emptyDir (medium Memory) at /tmp"
+        return f"{folder} is not writable and iperf3 needs it: mount an emptyDir (medium Memory) there"
 
 
 def _loopback() -> str:

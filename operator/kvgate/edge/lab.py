@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvgate.edge.errors import EdgeError
+from kvgate.edge.signals import orderly_end
 
 _PREFIX = "kvgate"
 _BURST = ("burst", "256kb", "latency", "50ms")
@@ -51,17 +52,18 @@ def lab(rates: Mapping[str, int]) -> Iterator[tuple[LabNode, ...]]:
         LabNode(name, _namespace(name), _NETWORK.format(number=os.getpid() % 200, host=number), switch, f"p{number}")
         for number, name in enumerate(rates, start=1)
     )
-    try:
-        _ip("netns", "add", switch)
-        _ip("-n", switch, "link", "add", "br0", "type", "bridge")
-        _ip("-n", switch, "link", "set", "br0", "up")
-        for node in nodes:
-            _plug(node)
-            _shape("add", node, rates[node.name])
-        yield nodes
-    finally:
-        for namespace in (*(node.namespace for node in nodes), switch):
-            _remove(namespace)
+    with orderly_end():
+        try:
+            _ip("netns", "add", switch)
+            _ip("-n", switch, "link", "add", "br0", "type", "bridge")
+            _ip("-n", switch, "link", "set", "br0", "up")
+            for node in nodes:
+                _plug(node)
+                _shape("add", node, rates[node.name])
+            yield nodes
+        finally:
+            for namespace in (*(node.namespace for node in nodes), switch):
+                _remove(namespace)
 
 
 def shape(node: LabNode, bits_per_second: int) -> None:

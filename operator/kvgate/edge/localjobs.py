@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kvgate.edge.errors import MeasureError
+from kvgate.edge.signals import orderly_end
 from kvgate_probe.wire import Schedule, encode_schedule
 
 Progress = Callable[[int, int], None]
@@ -67,7 +68,7 @@ def run_walkers(
         (workplace / "schedule.json").write_text(encode_schedule(schedule), encoding="utf-8")
         peers = {host.node: {"address": host.address, "port": host.port} for host in hosts}
         (workplace / "peers.json").write_text(json.dumps(peers), encoding="utf-8")
-        with _started(hosts, workplace) as walks:
+        with orderly_end(), _started(hosts, workplace) as walks:
             late = _waited(walks, schedule, limit_seconds, progress)
         return Walked({walk.host.node: _text(walk.log) for walk in walks}, _problems(walks, late, limit_seconds))
 
@@ -114,7 +115,7 @@ def _lines(path: Path) -> int:
 
 
 def _end(walks: list[_Walk]) -> None:
-    """First ask, then insist; each walker leads a group that holds its iperf3."""
+    """First ask, then insist; each walker leads a group that holds its iperf3, also when it died before that."""
     running = [walk for walk in walks if walk.process.poll() is None]
     for walk in running:
         _signal(walk, signal.SIGTERM)
@@ -125,6 +126,9 @@ def _end(walks: list[_Walk]) -> None:
         except subprocess.TimeoutExpired:
             _signal(walk, signal.SIGKILL)
             walk.process.wait()
+    for walk in walks:
+        if walk.process.returncode:
+            _signal(walk, signal.SIGKILL)
 
 
 def _signal(walk: _Walk, number: signal.Signals) -> None:
