@@ -471,3 +471,50 @@ def test_a_uniform_model_agrees_with_an_engines_log_and_a_hybrid_one_need_not() 
     assert uniform.state_bytes == 0
     assert uniform.windows == ()
     assert layout(hybrid()).state_bytes > 0
+
+
+WINDOWED: dict[str, tuple[Config, int, tuple[Window, ...]]] = {
+    "qwen2 windows its layers from max_window_layers on": (
+        {
+            **LLAMA_8B,
+            "model_type": "qwen2",
+            "use_sliding_window": True,
+            "sliding_window": 4096,
+            "max_window_layers": 24,
+        },
+        24 * 4096,
+        (Window(8 * 4096, 4096),),
+    ),
+    "a Llama 4 layer without rope is full": (
+        {
+            **TEXT,
+            "model_type": "llama4_text",
+            "attention_chunk_size": 8192,
+            "no_rope_layers": [1, 1, 1, 1, 1, 1, 1, 0] * 4,
+        },
+        4 * 4096,
+        (Window(28 * 4096, 8192),),
+    ),
+    "an empty no_rope_layers is the default, every fourth layer full": (
+        {**TEXT, "model_type": "llama4_text", "attention_chunk_size": 8192, "no_rope_layers": []},
+        8 * 4096,
+        (Window(24 * 4096, 8192),),
+    ),
+    "cohere2 by its pattern": (
+        {**LLAMA_8B, "model_type": "cohere2", "sliding_window": 4096, "sliding_window_pattern": 4},
+        8 * 4096,
+        (Window(24 * 4096, 4096),),
+    ),
+    "Gemma 4 makes its last layer full whatever the list says": (
+        gemma4(**GLOBAL, layer_types=["sliding_attention"] * 48),
+        2048,
+        (Window(47 * 8192, 1024),),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WINDOWED)
+def test_windows_by_the_rule_of_the_type(case: str) -> None:
+    config, per_token, windows = WINDOWED[case]
+    result = layout(config)
+    assert (result.bytes_per_token, result.windows) == (per_token, windows)
