@@ -17,8 +17,9 @@ def kv_size_known(case: Case) -> Finding:
     kv = case.world.kv
     if isinstance(kv, KVUnknown):
         return Finding("kvCache", Outcome.UNKNOWN, kv.reason, kv.message, Concern.MODEL)
-    if kv.bytes_per_token <= 0:
-        what = "0 KV bytes per token would let any link pass; supply spec.model.kvCache.bytesPerToken"
+    longest = max(prompt.tokens for prompt in case.pool.spec.workload.prompts)
+    if kv.size.bytes_for(longest, kv.block_tokens) <= 0:
+        what = "0 KV bytes would let any link pass; supply spec.model.kvCache.bytesPerToken"
         return Finding("kvCache", Outcome.UNKNOWN, "KVBytesUnknown", what, Concern.MODEL)
     return Finding(
         "kvCache", Outcome.PASS, "KVBytesKnown", f"{kv.bytes_per_token} B per token: {kv.derivation}", Concern.MODEL
