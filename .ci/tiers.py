@@ -26,7 +26,7 @@ MARKERS: Mapping[Tier, str] = {
     Tier.CLUSTER: "cluster",
 }
 TOOLS: Mapping[Tier, Sequence[str]] = {
-    Tier.LOCAL: ("iperf3",),
+    Tier.LOCAL: ("iperf3", "prometheus"),
     Tier.BUILD: ("go",),
     Tier.API: ("go",),
     Tier.CLUSTER: ("go", "ip", "iperf3", "containerd", "ctr", "runc"),

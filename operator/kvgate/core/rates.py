@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import median_low
 
 from kvgate.core.evidence import FAULTS_OF_THE_PATH, Evidence, Failure, Layer, Path, Phase, Sample
 
@@ -21,8 +23,9 @@ class PathRates:
     @property
     def bytes_per_second(self) -> float | None:
         """min(link, endpoint) over what was measured."""
-        known = [rate for rate in (self.link, self.endpoint) if rate is not None]
-        return min(known) if known else None
+        if self.link is None or self.endpoint is None:
+            return self.link if self.endpoint is None else self.endpoint
+        return min(self.link, self.endpoint)
 
 
 @dataclass(frozen=True)
@@ -32,11 +35,11 @@ class Fabric:
     paths: tuple[PathRates, ...] = ()
     weights: Mapping[Path, float] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def measured(self) -> tuple[PathRates, ...]:
         return tuple(path for path in self.paths if path.bytes_per_second is not None)
 
-    @property
+    @cached_property
     def unreachable(self) -> tuple[PathRates, ...]:
         return tuple(path for path in self.paths if path.unreachable is not None)
 
@@ -49,23 +52,22 @@ def fabric(evidence: Evidence, in_use: Iterable[Path], weights: Mapping[Path, fl
     return Fabric(tuple(_path(path, by_path.get(path, [])) for path in in_use), weights or {})
 
 
-def _path(path: Path, samples: list[Sample]) -> PathRates:
-    link = _rate(sample for sample in samples if sample.layer is Layer.LINK)
-    endpoint = _rate(sample for sample in samples if sample.layer is Layer.ENDPOINT)
-    faults = [s.failure for s in samples if s.failure is not None and s.failure.kind in FAULTS_OF_THE_PATH]
-    dead = faults[0] if faults and link is None and endpoint is None else None
-    return PathRates(path, link, endpoint, dead)
+def _path(path: Path, samples: Sequence[Sample]) -> PathRates:
+    link, endpoint = (_rate([sample for sample in samples if sample.layer is layer]) for layer in Layer)
+    if link is not None or endpoint is not None:
+        return PathRates(path, link, endpoint)
+    faults = (s.failure for s in samples if s.failure is not None and s.failure.kind in FAULTS_OF_THE_PATH)
+    return PathRates(path, unreachable=next(faults, None))
 
 
-def _rate(samples: Iterable[Sample]) -> float | None:
+def _rate(samples: Sequence[Sample]) -> float | None:
     """The smaller of the phases; within one phase the repeats of a path count by their median."""
     phases: dict[Phase, list[float]] = {}
     for sample in samples:
         if sample.bytes_per_second is not None and math.isfinite(sample.bytes_per_second):
             carried = sample.bytes_per_second + (sample.serving_bytes_per_second or 0.0)
             phases.setdefault(sample.phase, []).append(carried)
-    medians = [lower_percentile([(rate, 1.0) for rate in rates], 50) for rates in phases.values()]
-    return min((rate for rate in medians if rate is not None), default=None)
+    return min((median_low(rates) for rates in phases.values()), default=None)
 
 
 def lower_percentile(weighted: Iterable[tuple[float, float]], percent: float) -> float | None:

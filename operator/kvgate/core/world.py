@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 
 from kvgate.api.pool import PoolSpec
 from kvgate.api.status import PoolStatus
@@ -61,7 +62,7 @@ class Nodes:
     problem: str = ""
     identities: tuple[NodeIdentity, ...] = ()
 
-    @property
+    @cached_property
     def paths(self) -> tuple[Path, ...]:
         """Every prefill → decode pair; a node with both roles has a path onto itself."""
         return tuple(Path(source, destination) for source in self.prefill for destination in self.decode)
