@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import signal
 import sys
 import time
@@ -41,8 +42,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         summary = asyncio.run(_walk(options, schedule))
     except OSError as error:
-        port = options.port or schedule.port
-        return _fail(CANNOT_WALK, f"PortInUse: control port {port}: {_reason(error)}", options.termination_log)
+        kind = "PortInUse: " if error.errno == errno.EADDRINUSE else ""
+        message = f"{kind}control port {options.port or schedule.port}: {_reason(error)}"
+        return _fail(CANNOT_WALK, message, options.termination_log)
     text = encode_summary(summary)
     print(text, file=sys.stderr)
     _leave(options.termination_log, text)
@@ -51,7 +53,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 async def _walk(options: argparse.Namespace, schedule: Schedule) -> Summary:
     port = options.port or schedule.port
-    trip = Trip(schedule, options.node, port, options.bind, Patience(address_seconds=options.address_wait), time.time)
+    patience = Patience(ask_seconds=options.ask_seconds, address_seconds=options.address_wait)
+    trip = Trip(schedule, options.node, port, options.bind, patience, time.time)
     peers = PeersFile(options.peers, schedule.port)
     walker = Walker(trip, peers, Iperf3(schedule, options.bind), _tell)
     task = asyncio.ensure_future(walker.walk())
@@ -79,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     walk.add_argument("--bind", help="address to listen on and to send from")
     walk.add_argument("--port", type=int, help="control port, where it is not the schedule's")
     walk.add_argument("--address-wait", type=float, default=120.0, help="seconds to wait for an address")
+    walk.add_argument("--ask-seconds", type=float, default=5.0, help="wait for one answer; three missed are silence")
     walk.add_argument("--termination-log", type=Path, help="file for the summary, at most 4096 bytes")
     return parser
 

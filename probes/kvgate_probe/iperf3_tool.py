@@ -63,6 +63,7 @@ class Iperf3:
     schedule: Schedule
     bind: str | None = None
     program: str = "iperf3"
+    overhead_seconds: float = OVERHEAD_SECONDS
 
     def problem(self) -> Ran | None:
         """Why no test at all can run on this host."""
@@ -76,7 +77,10 @@ class Iperf3:
         if port is None:
             first, last = control_port + 1, control_port + DATA_PORTS
             return Ran(trouble=Trouble.PORT_IN_USE, message=f"ports {first} to {last} are all in use")
-        return _Server(port, await _start(self.server_command(port)))
+        try:
+            return _Server(port, await _start(self.server_command(port)))
+        except OSError as error:
+            return _not_started(error)
 
     async def push(self, address: Address) -> Ran:
         """Tries again, with growing pauses, while the server is busy or not yet listening."""
@@ -93,8 +97,11 @@ class Iperf3:
         return ran
 
     async def _push_once(self, address: Address, attempt: int) -> Ran:
-        limit = self.schedule.duration_seconds + OVERHEAD_SECONDS
-        process = await _start(self.client_command(address))
+        limit = self.schedule.duration_seconds + self.overhead_seconds
+        try:
+            process = await _start(self.client_command(address))
+        except OSError as error:
+            return _not_started(error)
         try:
             text = await asyncio.wait_for(_read(process), limit)
         except TimeoutError:
@@ -114,7 +121,7 @@ class Iperf3:
         return command + (["-B", self.bind] if self.bind else [])
 
     def server_command(self, port: int) -> Sequence[str]:
-        idle = str(round(self.schedule.duration_seconds + OVERHEAD_SECONDS))
+        idle = str(round(self.schedule.duration_seconds + self.overhead_seconds))
         command = [self.program, "-s", "-p", str(port), "-1", "-J", "--idle-timeout", idle]
         return command + (["-B", self.bind] if self.bind else [])
 
@@ -148,6 +155,10 @@ def error_in(document: str) -> str:
         return ""
     error = values.get("error") if isinstance(values, dict) else None
     return error if isinstance(error, str) else ""
+
+
+def _not_started(error: OSError) -> Ran:
+    return Ran(trouble=Trouble.TOOL_FAILED, message=f"iperf3 cannot be started: {error.strerror}", attempts=0)
 
 
 def _ran(text: str, attempts: int) -> Ran:

@@ -50,8 +50,8 @@ class Partner:
         self.run, self.settled = standing.run, standing.settled
 
     def miss(self, asked_at: float, stranger: Trouble | None = None) -> None:
-        """Counts a question that went unanswered, or was answered by somebody else."""
-        self.stranger = stranger
+        """Counts a question that went unanswered, or was answered by a stranger, who is remembered when gone."""
+        self.stranger = stranger or self.stranger
         self.owed_since = asked_at if self.owed_since is None else self.owed_since
         self.unanswered += 1
 

@@ -203,7 +203,8 @@ class Walker:
             await asyncio.sleep(max(0.0, pause - (self._now() - began)))
 
     async def _ask(self, partner: Partner, test: int | None = None) -> None:
-        address = None if partner.gone else self._peers.find(partner.node)
+        over = partner.state is State.LEAVING or (partner.gone and test is None)
+        address = None if over else self._peers.find(partner.node)
         if address is None:
             return
         asked_at = self._now()

@@ -136,6 +136,11 @@ def test_an_address_that_never_comes_is_not_called_silence() -> None:
     assert max(outcome.ended_at.values()) <= 2 * PATIENCE.address_seconds
 
 
+def test_a_stranger_that_ends_before_it_is_given_up_stays_a_stranger() -> None:
+    outcome = run(schedule(["n0"], ["n1"]), {"n0": Fate(run="other", killed_at=10.0)})
+    assert [result.trouble for result in outcome.results if result.node == "n1"] == [Trouble.WRONG_RUN]
+
+
 @pytest.mark.parametrize("victim", ["n0", "n1"])
 @pytest.mark.parametrize("how", ["killed_at", "told_at"])
 def test_an_end_that_dies_during_the_test_leaves_no_number(victim: str, how: str) -> None:

@@ -9,6 +9,7 @@ from kvgate_probe.fields import Fields, WireError
 from kvgate_probe.wire import Result, Schedule
 
 LEAST_SHARE_COUNTED = 0.9
+MOST_MESSAGE_CHARACTERS = 250
 LOOPBACK = ("lo", "lo0")
 
 
@@ -44,7 +45,9 @@ def _only_the_destination(destination: Result | None) -> Failure:
 def _trouble(result: Result) -> Failure | None:
     if result.trouble is None:
         return None
-    return Failure(FailureKind(result.trouble.value), f"{result.node}: {quoted(result.message)[1:-1]}")
+    return Failure(
+        FailureKind(result.trouble.value), f"{result.node}: {quoted(result.message, MOST_MESSAGE_CHARACTERS)[1:-1]}"
+    )
 
 
 def _identity(source: Result, schedule: Schedule, addresses: frozenset[str], *, loopback: bool) -> Failure | None:

@@ -29,7 +29,7 @@ from kvgate.core.evidence import (
 
 ENCODING = "json+gzip+base64"
 SHARD_CHARACTERS = 900_000
-MOST_CHARACTERS = 256 * 1024 * 1024
+MOST_CHARACTERS = 64 * 1024 * 1024
 """Of one shard, unpacked: what packs better than this is no evidence of ours."""
 _SAMPLES_PER_SHARD = 2000
 
@@ -85,10 +85,18 @@ def _digest(text: str) -> str:
 def _packed(evidence: Evidence) -> Iterable[str]:
     samples = evidence.samples
     for start in range(0, max(1, len(samples)), _SAMPLES_PER_SHARD):
-        body: dict[str, Any] = {"samples": [_sample_out(s) for s in samples[start : start + _SAMPLES_PER_SHARD]]}
-        if start == 0:
-            body |= _frame_out(evidence)
-        yield base64.b64encode(gzip.compress(json.dumps(body, separators=(",", ":")).encode(), 9, mtime=0)).decode()
+        frame = _frame_out(evidence) if start == 0 else {}
+        yield from _fitting(samples[start : start + _SAMPLES_PER_SHARD], frame)
+
+
+def _fitting(samples: tuple[Sample, ...], frame: dict[str, Any]) -> Iterable[str]:
+    """One shard, or as many as it takes for each to keep to SHARD_CHARACTERS; the frame stands in the first."""
+    body = frame | {"samples": [_sample_out(sample) for sample in samples]}
+    data = base64.b64encode(gzip.compress(json.dumps(body, separators=(",", ":")).encode(), 9, mtime=0)).decode()
+    if len(data) <= SHARD_CHARACTERS or not samples:
+        return (data,)
+    half = len(samples) // 2
+    return (*_fitting(samples[:half], frame), *_fitting(samples[half:], {}))
 
 
 def _frame_out(evidence: Evidence) -> dict[str, Any]:
