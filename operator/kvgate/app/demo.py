@@ -6,7 +6,7 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,10 +21,10 @@ from kvgate.app.output import Format, Report, print_reports
 from kvgate.app.reconcile import reconcile_directory
 from kvgate.app.ring import Clock
 from kvgate.edge.errors import EdgeError
-from kvgate.edge.lab import LabNode, lab, require
+from kvgate.edge.lab import USER_NAMESPACE, KernelRefusedError, LabNode, lab, require, user_namespaces_work
 from kvgate.edge.nodes import LOOPBACK, NETWORK_NAMESPACE, PACED
 
-_IN_USER_NAMESPACE = "KVGATE_IN_USER_NAMESPACE"
+PACED_NOTE = "Instead: loopback, paced by iperf3. It is paced, not a link."
 _ACCEPTED = ["ReducedCapacity"]
 
 
@@ -78,24 +78,32 @@ def _teller(form: Format, console: Console) -> Callable[[str], None]:
 
 def _enter_user_namespace() -> None:
     """Linux without root: start again as root of a user namespace, where links can be made and shaped."""
-    if platform.system() != "Linux" or os.geteuid() == 0 or os.environ.get(_IN_USER_NAMESPACE):
+    if platform.system() != "Linux" or os.geteuid() == 0 or not user_namespaces_work():
         return
-    require(("unshare",))
-    inner = 'mount -t tmpfs tmpfs /run && exec "$@"'
-    command = ["unshare", "-Urnm", "sh", "-c", inner, "sh", sys.executable, "-m", "kvgate.app", *sys.argv[1:]]
-    os.environ[_IN_USER_NAMESPACE] = "1"
+    command = in_user_namespace(sys.argv[1:])
     os.execvp(command[0], command)  # noqa: S606
+
+
+def in_user_namespace(arguments: Sequence[str]) -> list[str]:
+    """The command that runs kvgate as root of a user namespace; /run is its own, for ip keeps namespaces there."""
+    inner = 'mount -t tmpfs tmpfs /run && exec "$@"'
+    return [*USER_NAMESPACE, "sh", "-c", inner, "sh", sys.executable, "-m", "kvgate.app", *arguments]
 
 
 @contextmanager
 def _nodes(errors: Console) -> Iterator[tuple[LabNode, ...]]:
-    """Nodes on shaped links, or none where this system has no network namespaces."""
-    if platform.system() != "Linux":
-        errors.print("This system has no network namespaces: loopback, paced by iperf3. It is paced, not a link.")
-        yield ()
-        return
+    """Nodes on shaped links, or none where links can't be made."""
     rates = {node: link.bits_per_second for link in LINKS for node in link.nodes}
-    with lab(rates) as nodes:
+    with ExitStack() as stack:
+        refusal = "this system has no network namespaces"
+        nodes: tuple[LabNode, ...] = ()
+        if platform.system() == "Linux":
+            try:
+                nodes, refusal = stack.enter_context(lab(rates)), ""
+            except KernelRefusedError as error:
+                refusal = str(error)
+        if refusal:
+            errors.print(f"No links can be made here ({refusal}). {PACED_NOTE}", soft_wrap=True)
         yield nodes
 
 

@@ -8,16 +8,25 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from kvgate.edge.errors import EdgeError
 from kvgate.edge.signals import orderly_end
 
 _PREFIX = "kvgate"
+_LABS = count()
+"""Labs that this process has made; two may stand at once."""
 _BURST = ("burst", "256kb", "latency", "50ms")
 _NETWORK = "198.18.{number}.{host}"
 """From 198.18.0.0/15, which is set aside for measuring between networks (RFC 2544)."""
+USER_NAMESPACE = ("unshare", "-Urnm")
+"""Starts a command as root of a user namespace with a network and mounts of its own."""
 PACKAGES = {"ip": "iproute2", "tc": "iproute2", "nsenter": "util-linux", "iperf3": "iperf3"}
+
+
+class KernelRefusedError(EdgeError):
+    """The tools are there, but links may not be made: no CAP_NET_ADMIN, or no such kernel module."""
 
 
 @dataclass(frozen=True)
@@ -39,17 +48,33 @@ def require(tools: Sequence[str]) -> None:
         raise EdgeError(f"{', '.join(missing)} not found: apt-get install {packages} (macOS: brew install {packages})")
 
 
+def user_namespaces_work() -> bool:
+    """Whether a user without rights may become root of a namespace here; many containers forbid it."""
+    command = (*USER_NAMESPACE, "true")
+    try:
+        return subprocess.run(command, capture_output=True, check=False, timeout=30).returncode == 0  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
 @contextmanager
 def lab(rates: Mapping[str, int]) -> Iterator[tuple[LabNode, ...]]:
     """Nodes on one switch, each on a link of its own rate (bits per second); gone when the block ends, however it ends.
 
-    Needs CAP_NET_ADMIN. Raises EdgeError when a tool is missing or the kernel refuses.
+    Needs CAP_NET_ADMIN. Raises EdgeError when a tool is missing, KernelRefusedError when the kernel refuses.
     """
     require(("ip", "tc", "nsenter"))
     clear_leftovers()
-    switch = _namespace("switch")
+    number_of_lab = next(_LABS)
+    switch = _namespace(number_of_lab, "switch")
     nodes = tuple(
-        LabNode(name, _namespace(name), _NETWORK.format(number=os.getpid() % 200, host=number), switch, f"p{number}")
+        LabNode(
+            name,
+            _namespace(number_of_lab, name),
+            _NETWORK.format(number=os.getpid() % 200, host=number),
+            switch,
+            f"p{number}",
+        )
         for number, name in enumerate(rates, start=1)
     )
     with orderly_end():
@@ -81,8 +106,8 @@ def clear_leftovers() -> None:
             _remove(name)
 
 
-def _namespace(name: str) -> str:
-    return f"{_PREFIX}-{os.getpid()}-{name}"
+def _namespace(number_of_lab: int, name: str) -> str:
+    return f"{_PREFIX}-{os.getpid()}-{number_of_lab}-{name}"
 
 
 def _plug(node: LabNode) -> None:
@@ -108,7 +133,7 @@ def _run(*command: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)  # noqa: S603
     if done.returncode != 0:
         said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        raise EdgeError(f"{' '.join(command[:4])} ...: {said}")
+        raise KernelRefusedError(f"{' '.join(command[:4])} ...: {said}")
 
 
 def _remove(namespace: str) -> None:
