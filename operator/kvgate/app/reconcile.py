@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 from rich.console import Console
@@ -23,7 +25,21 @@ def reconcile_directory(folder: Path, rates: RateReader, clock: Clock, errors: C
         pools = ground.pools()
         if not pools:
             raise EdgeError(f"{folder}: holds no InferencePool of kvgate.dev/v1alpha1")
-        return tuple(_reconciled(ground, key, clock, errors) for key in pools)
+        return _all(ground, pools, clock, errors)
+
+
+def _all(ground: Directory, pools: tuple[str, ...], clock: Clock, errors: Console) -> tuple[Report, ...]:
+    """Every pool has its turns, also after one could not be carried through; the first such error ends the call."""
+    reports: list[Report] = []
+    failed: list[EdgeError] = []
+    for key in pools:
+        try:
+            reports.append(_reconciled(ground, key, clock, errors))
+        except EdgeError as error:
+            failed.append(error)
+    if failed:
+        raise failed[0]
+    return tuple(reports)
 
 
 def _reconciled(ground: Directory, key: str, clock: Clock, errors: Console) -> Report:
@@ -33,8 +49,7 @@ def _reconciled(ground: Directory, key: str, clock: Clock, errors: Console) -> R
         last = settle(ground, key, clock)[-1]
     except MeasureError as error:
         errors.print(f"kvgate: {key} cannot be measured: {error}", soft_wrap=True)
-        pool, world = ground.observe(key)
-        last = Turn(pool, world, decide(pool, world, clock()), clock())
+        last = _unmeasured(ground, key, clock())
     told = explain(last.pool, last.world, last.at)
     return Report(
         pool=last.pool,
@@ -44,3 +59,13 @@ def _reconciled(ground: Directory, key: str, clock: Clock, errors: Console) -> R
         patch="".join(ground.patches),
         approval=approval_template(last.pool, last.decision.status, told),
     )
+
+
+def _unmeasured(ground: Directory, key: str, now: datetime) -> Turn:
+    """A look without a sweep: what it says is written, but a request to measure stays open."""
+    pool, world = ground.observe(key)
+    decision = decide(pool, world, now)
+    status = decision.status.model_copy(update={"last_handled_measure_at": pool.status.last_handled_measure_at})
+    if status != pool.status:
+        ground.write_status(pool, status)
+    return Turn(pool, world, replace(decision, status=status), now)
