@@ -79,14 +79,16 @@ class Directory:
         return Read((*given.sources, *kept.sources), (*given.problems, *kept.problems))
 
     def _with_status(self, stored: InferencePool) -> InferencePool:
+        """The pool with the status that kvgate wrote; one in its manifest counts as little as in `kubectl apply`."""
         path = self._status_path(stored.metadata.namespace, stored.metadata.name)
-        if not path.exists():
-            return stored
+        bare = stored.model_copy(update={"status": PoolStatus()})
         try:
             kept = yaml.safe_load(path.read_text(encoding="utf-8"))
             if kept["metadata"]["uid"] != stored.metadata.uid:
-                return stored
+                return bare
             return stored.model_copy(update={"status": PoolStatus.model_validate(kept["status"])})
+        except FileNotFoundError:
+            return bare
         except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
             what = "holds no status that can be read; it is kvgate's memory: restore it, or remove it to start anew"
             raise EdgeError(f"{path}: {what}") from error
@@ -145,14 +147,16 @@ class Directory:
         self._forget(pool)
 
     def _forget(self, pool: Pool) -> None:
-        """Remove sweeps beyond `reports.keep`, index first, so that no index ever names a missing shard."""
-        _, world = self.observe(pool.key)
+        """Remove sweeps beyond `reports.keep`, index first, so that no index ever names a missing shard; and shards
+        that no index names, for the sweep that wrote them never ended."""
+        own = [r for r in self.load().reports if r.spec.pool_ref.uid == pool.uid]
+        ended = [(r.spec.measured_at, r) for r in own if r.spec.shards and r.spec.measured_at]
+        indexes = [r for _, r in sorted(ended, key=lambda pair: pair[0], reverse=True)]
         keep = max(_FEWEST_KEPT, pool.spec.fabric.reports.keep)
-        for evidence in world.evidence[keep:]:
-            base = f"{pool.namespace}.{evidence.report}"
-            (self._reports / f"{base}.yaml").unlink(missing_ok=True)
-            for shard in self._reports.glob(f"{base}-*.yaml"):
-                shard.unlink(missing_ok=True)
+        named = {shard.name for index in indexes[:keep] for shard in index.spec.shards}
+        gone = (*indexes[keep:], *(r for r in own if not r.spec.shards and r.metadata.name not in named))
+        for report in gone:
+            (self._reports / f"{pool.namespace}.{report.metadata.name}.yaml").unlink(missing_ok=True)
 
     def _keep(self, path: Path, document: object) -> None:
         self._write(path, yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110))
