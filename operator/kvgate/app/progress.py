@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -12,25 +13,20 @@ from kvgate.core.world import Pool
 Told = Callable[[int, int], None]
 
 
-def sweeping(console: Console) -> Callable[[Pool], Told]:
-    """For each pool, what to call with the tests that have ended and those planned."""
+def sweeping(console: Console) -> Callable[[Pool], AbstractContextManager[Told]]:
+    """For each pool, what to call with the tests that have ended and those planned, while the sweep runs."""
     return lambda pool: _bar(console, pool) if console.is_terminal else _line(console, pool)
 
 
-def _bar(console: Console, pool: Pool) -> Told:
+@contextmanager
+def _bar(console: Console, pool: Pool) -> Iterator[Told]:
     columns = (TextColumn("measuring {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    progress = Progress(*columns, console=console)
-    task = progress.add_task(pool.key, total=None)
-    progress.start()
-
-    def told(done: int, planned: int) -> None:
-        progress.update(task, completed=done, total=planned)
-        if done == planned:
-            progress.stop()
-
-    return told
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task(pool.key, total=None)
+        yield lambda done, planned: progress.update(task, completed=done, total=planned)
 
 
-def _line(console: Console, pool: Pool) -> Told:
+@contextmanager
+def _line(console: Console, pool: Pool) -> Iterator[Told]:
     console.print(f"measuring {pool.key} ...")
-    return lambda done, planned: None
+    yield lambda done, planned: None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
+from pathlib import Path as FilePath
 
 from kvgate.core.evidence import Evidence, Path, Phase
 from kvgate.core.steps import Measure
@@ -19,8 +21,10 @@ from kvgate_probe.wire import DATA_PORTS
 _START_SECONDS = 60.0
 _ROUND_SECONDS = 20.0
 _PORTS_PER_NODE = DATA_PORTS + 1
+NAMESPACES = FilePath("/run/netns")
 
-Watch = Callable[[Pool], Progress]
+Watch = Callable[[Pool], AbstractContextManager[Progress]]
+"""What shows a sweep at work, for as long as it is."""
 
 
 class LocalSweep:
@@ -39,7 +43,8 @@ class LocalSweep:
         hosts = _hosts(nodes, pool.spec.fabric.probe.port)
         limit = plan.seconds + _START_SECONDS + _ROUND_SECONDS * len(plan.schedule.rounds)
         allowed = min(limit, pool.spec.fabric.schedule.sweep_timeout.seconds)
-        walked = run_walkers(plan.schedule, hosts, allowed, self._watch(pool))
+        with self._watch(pool) as progress:
+            walked = run_walkers(plan.schedule, hosts, allowed, progress)
         received_at = self._clock().replace(microsecond=0)
         addresses = {host.node: frozenset({host.address}) for host in hosts}
         loopback = any(node.loopback for node in nodes)
@@ -56,6 +61,9 @@ class LocalSweep:
 
 
 def _playable(name: str, node: NodeView | None) -> NodeView:
+    if node is not None and node.namespace and not (NAMESPACES / node.namespace).exists():
+        what = f"node {name} is played by network namespace {node.namespace}, which does not exist on this host"
+        raise MeasureError(f"{what}: make it with ip netns add, or correct the Node's annotation")
     if node is not None and (node.loopback or (node.namespace and node.addresses)):
         return node
     what = f"node {name} is not played by this host: annotate its Node manifest with {NETWORK_NAMESPACE}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,8 @@ from kvgate.core.evidence import NodeIdentity
 NETWORK_NAMESPACE = "local.kvgate.dev/network-namespace"
 LOOPBACK = "local.kvgate.dev/loopback"
 PACED = "local.kvgate.dev/paced"
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_NAMESPACE = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._]{0,254}")
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,12 @@ class NodeView:
 def read_node(body: Mapping[str, Any]) -> NodeView | str:
     """A Node, or what is wrong with it."""
     metadata = _mapping(body.get("metadata"))
-    if not isinstance(metadata.get("name"), str):
-        return "a Node needs metadata.name"
+    if not isinstance(metadata.get("name"), str) or not _NAME.fullmatch(metadata["name"]):
+        return "a Node needs a metadata.name of at most 253 lower case letters, digits, inner hyphens and dots"
     annotations, info = _texts(metadata.get("annotations")), _mapping(_mapping(body.get("status")).get("nodeInfo"))
+    namespace = annotations.get(NETWORK_NAMESPACE, "")
+    if namespace and not _NAMESPACE.fullmatch(namespace):
+        return f"metadata.annotations[{NETWORK_NAMESPACE}]: must be a name that ip netns list shows"
     try:
         paced = Throughput.parse(annotations[PACED]).bytes_per_second if PACED in annotations else None
     except ValueError as error:
@@ -52,7 +58,7 @@ def read_node(body: Mapping[str, Any]) -> NodeView | str:
         identity=identity,
         labels=_texts(metadata.get("labels")),
         addresses=_addresses(body),
-        namespace=annotations.get(NETWORK_NAMESPACE, ""),
+        namespace=namespace,
         loopback=annotations.get(LOOPBACK, "") == "true",
         paced_bytes_per_second=paced,
         schedulable=_mapping(body.get("spec")).get("unschedulable") is not True,
