@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from pathlib import Path
 
 import click
@@ -19,8 +21,11 @@ from kvgate.app.output import Format, print_reports
 from kvgate.app.rates import rates
 from kvgate.app.reconcile import reconcile_directory
 from kvgate.edge.errors import EdgeError
+from kvgate.edge.signals import orderly_end
 
 USAGE, NOT_PASSED, FINE = 2, 1, 0
+INTERRUPTED, PIPE_CLOSED = 130, 141
+"""What a shell shows for a process that SIGINT or SIGPIPE ended."""
 _PLAIN_WIDTH = 200
 
 _GROUPS = {
@@ -45,9 +50,21 @@ class _Commands(click.Group):
         formatter.write('Use "kvgate [command] --help" for more information about a command.\n')
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-def cli() -> None:
+class _Terminal(Console):
+    """A console that leaves it to `main` what a reader who went away means."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+@click.group(
+    cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+)  # fmt: skip
+@click.pass_context
+def cli(context: click.Context) -> None:
     """kvgate gates NVIDIA Dynamo's disaggregated serving and KV routing on measured fabric evidence."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 _output = click.option(
@@ -144,20 +161,24 @@ def _now() -> datetime:
 
 
 def _console() -> Console:
-    console = Console(highlight=False, soft_wrap=False)
-    return console if console.is_terminal else Console(highlight=False, width=_PLAIN_WIDTH)
+    console = _Terminal(highlight=False, markup=False, emoji=False)
+    return console if console.is_terminal else _Terminal(highlight=False, markup=False, emoji=False, width=_PLAIN_WIDTH)
 
 
 def _errors() -> Console:
-    return Console(stderr=True, highlight=False)
+    return _Terminal(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns 0, 1 (not passed) or 2 (usage, unreadable input): never a traceback for either."""
     try:
-        result = cli.main(args=arguments, prog_name="kvgate", standalone_mode=False)
+        with orderly_end():
+            result = cli.main(args=arguments, prog_name="kvgate", standalone_mode=False)
+            _flush()
     except click.exceptions.Abort:
-        return _refused("stopped", 130)
+        return _refused("stopped", INTERRUPTED)
+    except BrokenPipeError:
+        return _silenced()
     except click.ClickException as error:
         return _refused(error.format_message(), USAGE)
     except EdgeError as error:
@@ -166,10 +187,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _refused(message: str, code: int) -> int:
-    sys.stderr.write(f"kvgate: error: {' '.join(message.split())}\n")
+    if sys.stderr is not None:
+        sys.stderr.write(f"kvgate: error: {' '.join(message.split())}\n")
     return code
 
 
+def _flush() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def _silenced() -> int:
+    """Nobody reads any more: what is still buffered goes nowhere, and no complaint follows."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    return PIPE_CLOSED
+
+
 def run() -> None:
-    """The console script."""
+    """The console script. Where the terminal's encoding lacks a character, a question mark stands for it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
     sys.exit(main())
