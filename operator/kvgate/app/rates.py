@@ -17,8 +17,15 @@ from kvgate.edge.promql import NoData
 def rates(settings: Path | None, errors: Console) -> RateReader:
     """Reads a pool's rate, or says why there is none. Raises EdgeError for settings that cannot be read."""
     given = _settings(settings)
+    known: dict[str, float | None] = {}
 
     def observed(pool: Pool) -> float | None:
+        """Asked once for a pool, however many turns it takes."""
+        if pool.key not in known:
+            known[pool.key] = asked(pool)
+        return known[pool.key]
+
+    def asked(pool: Pool) -> float | None:
         ref = pool.spec.monitor.prometheus_ref
         endpoint = given.endpoint(ref.name) if ref and given else None
         if endpoint is None:
