@@ -86,8 +86,9 @@ def fabric_measured(turn: Turn) -> Said:
     findings = [check(turn.case) for check in checks]
     bad = next((finding for finding in findings if finding.outcome is not Outcome.PASS), None)
     if bad is None:
-        told = (finding.message for finding in findings if finding.criterion in {"coverage", "freshness", "evidence"})
-        return true("Measured", "; ".join(told))
+        told = {finding.criterion: finding.message for finding in findings}
+        noted = [told["evidence"]] if turn.case.evidence and turn.case.evidence.problems else []
+        return true("Measured", "; ".join((told["coverage"], told["freshness"], *noted)))
     if bad.reason == "NotMeasured":
         return unknown("Measuring" if turn.measuring else bad.reason, bad.message)
     return false(bad.reason, bad.message)
