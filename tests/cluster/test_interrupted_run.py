@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import leftovers, machine
+from tests.cluster import leftovers, machine, processes
 from tests.cluster.binaries import binary
 from tests.cluster.cache import cache_root
 from tests.cluster.leftovers import Kind, Ledger
@@ -132,6 +132,7 @@ def test_a_pid_that_another_program_has_by_now_is_left_alone(own_cache: Path) ->
 def test_a_process_started_just_before_the_kill_and_not_yet_noted_is_found_by_its_mark(own_cache: Path) -> None:
     ledger = Ledger.open(own_cache / "run/unnoted")
     process = sleeper(ledger)
+    eventually(lambda: process in processes.marked(leftovers.MARK, str(ledger.state)))
     (ledger.state / "ledger.jsonl").unlink()
 
     assert ended_by(leftovers.clear, ledger, process)
