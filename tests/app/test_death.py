@@ -61,9 +61,9 @@ def _lit(fuse: Fuse, method: Callable[..., Any]) -> Callable[..., Any]:
 def _die_at(made: Yard, count: int) -> int:
     """Settles in a child that dies at the count-th write, replacement or sweep. Returns the child's wait status."""
     child = os.fork()
-    if child:
-        return os.waitpid(child, 0)[1]
-    _child(made, Fuse(count))
+    if not child:
+        _child(made, Fuse(count))
+    return os.waitpid(child, 0)[1]
 
 
 def _child(made: Yard, fuse: Fuse) -> NoReturn:
@@ -112,7 +112,8 @@ def _outcome(made: Yard) -> object:
     history = [(entry.action, entry.reason) for entry in status.history]
     split = status.capabilities[0]
     standing = (split.outcome, split.enabled, split.epoch, split.approval.state, split.plan_hash, split.held_by)
-    return made.deployment(), shown, history, standing, status.last_handled_measure_at, status.operation
+    sweeps = [path for path in (made.folder / ".kvgate" / "reports").iterdir() if not path.stem.endswith("-0")]
+    return made.deployment(), shown, history, standing, status.last_handled_measure_at, status.operation, len(sweeps)
 
 
 def _whole(folder: Path) -> None:
