@@ -25,7 +25,9 @@ def test_committed_crds_are_generated() -> None:
 
 
 def test_the_committed_reference_is_generated() -> None:
-    assert (ROOT / "docs" / "api.md").read_text() == reference(), "write kvgate.api.reference.reference() to docs/api.md"
+    assert (ROOT / "docs" / "api.md").read_text() == reference(), (
+        "write kvgate.api.reference.reference() to docs/api.md"
+    )
 
 
 @pytest.mark.parametrize("text", render().values(), ids=render())

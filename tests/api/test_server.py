@@ -27,6 +27,7 @@ def server(control_plane: Access) -> Server:
     """With GAIE's CRD first, so that ours come second to every short name and plural."""
     control_plane.load_crds([GAIE])
     control_plane.load_crds(CRDS)
+    control_plane.kubectl("api-resources", check=True)  # renews kubectl's cache, which may be older than GAIE's CRD
     return Server(control_plane.api_client())
 
 

@@ -99,6 +99,8 @@ def _plain(node: Mapping[str, Any]) -> JSON:
             out[plain], out[bound] = out[bound], True
     if out.get("additionalProperties") is False:
         del out["additionalProperties"]
+    if out.get("properties") == {}:
+        del out["properties"]  # the API server drops it, and each `kubectl apply` would report a change
     return out
 
 
