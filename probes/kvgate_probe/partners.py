@@ -34,6 +34,7 @@ class Partner:
     run: str = ""
     settled: Trouble | None = None
     stranger: Trouble | None = None
+    heard_at: float | None = None
     owed_since: float | None = None
     unanswered: int = 0
 
@@ -41,9 +42,9 @@ class Partner:
     def gone(self) -> bool:
         return self.state is not State.WALKING
 
-    def hear(self, standing: Standing) -> None:
+    def hear(self, standing: Standing, now: float) -> None:
         """Takes the partner's word; one that said good-bye is never taken for a walking one by an older word."""
-        self.stranger, self.owed_since, self.unanswered = None, None, 0
+        self.heard_at, self.stranger, self.owed_since, self.unanswered = now, None, None, 0
         if self.gone and standing.state is State.WALKING:
             return
         self.position, self.port, self.state = standing.position, standing.port, standing.state
@@ -54,6 +55,11 @@ class Partner:
         self.stranger = stranger or self.stranger
         self.owed_since = asked_at if self.owed_since is None else self.owed_since
         self.unanswered += 1
+
+    def miss_unasked(self, now: float, patience: Patience) -> None:
+        """Counts the silence of a partner that asked us before and that we have no address to ask at."""
+        if self.heard_at is not None and now - self.heard_at >= patience.ask_seconds:
+            self.miss(self.heard_at)
 
     def silent(self, now: float, patience: Patience) -> bool:
         if self.gone or self.owed_since is None or self.unanswered < patience.asks:

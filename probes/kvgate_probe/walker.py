@@ -203,9 +203,11 @@ class Walker:
             await asyncio.sleep(max(0.0, pause - (self._now() - began)))
 
     async def _ask(self, partner: Partner, test: int | None = None) -> None:
-        over = partner.state is State.LEAVING or (partner.gone and test is None)
-        address = None if over else self._peers.find(partner.node)
+        if partner.state is State.LEAVING or (partner.gone and test is None):
+            return
+        address = self._peers.find(partner.node)
         if address is None:
+            partner.miss_unasked(self._now(), self._trip.patience)
             return
         asked_at = self._now()
         standing = await self._channel.ask(address, Question(self._standing(), test), self._trip.patience.ask_seconds)
@@ -216,12 +218,12 @@ class Walker:
         elif standing.node != partner.node:
             partner.miss(asked_at, Trouble.WRONG_HOST)
         else:
-            partner.hear(standing)
+            partner.hear(standing, self._now())
 
     def _answer(self, question: Question) -> Standing:
         asker = self._partners.get(question.standing.node)
         if asker is not None and question.standing.run == self._trip.schedule.run_id:
-            asker.hear(question.standing)
+            asker.hear(question.standing, self._now())
         settled = None if question.test is None else self._tally.troubles.get(question.test)
         return self._standing(settled)
 

@@ -155,9 +155,10 @@ class Book:
 
     port: int
     known_from: dict[str, float] = field(default_factory=dict)
+    empty: bool = False
 
     def find(self, node: str) -> Address | None:
-        known = asyncio.get_running_loop().time() >= self.known_from.get(node, 0.0)
+        known = not self.empty and asyncio.get_running_loop().time() >= self.known_from.get(node, 0.0)
         return Address(node, self.port) if known else None
 
 
@@ -177,13 +178,17 @@ class Mortal(Walker):
 
 @dataclass(frozen=True)
 class Fate:
-    """When a node's walker starts, when it dies or is told to end, and whether its host then swallows packets."""
+    """When a node's walker starts, dies or is told to end, and how it is troubled.
+
+    A host that swallows answers a dead walker's questions with silence, not refusal; a blind one knows no address.
+    """
 
     starts: float = 0.0
     killed_at: float | None = None
     told_at: float | None = None
     swallows: bool = False
     run: str = ""
+    blind: bool = False
     broken: Ran | None = None
 
 
@@ -216,7 +221,8 @@ async def _live(
     await asyncio.sleep(fate.starts)
     plan = Schedule(**{**vars(schedule), "run_id": fate.run or schedule.run_id})
     trip = Trip(plan, node, book.port, None, patience, loop.time)
-    walker = Mortal(trip, book, Tool(net, node, fate.broken), results.append, Channel(net, node))
+    known = Book(book.port, empty=True) if fate.blind else book
+    walker = Mortal(trip, known, Tool(net, node, fate.broken), results.append, Channel(net, node))
     task = loop.create_task(walker.walk())
     for at, kill in ((fate.killed_at, True), (fate.told_at, False)):
         if at is not None:

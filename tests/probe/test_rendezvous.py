@@ -136,6 +136,14 @@ def test_an_address_that_never_comes_is_not_called_silence() -> None:
     assert max(outcome.ended_at.values()) <= 2 * PATIENCE.address_seconds
 
 
+@pytest.mark.parametrize("killed_at", [None, 0.5, 5.0, 12.0])
+def test_a_walker_without_addresses_ends_with_those_that_found_it(killed_at: float | None) -> None:
+    fates = {"n0": Fate(killed_at=killed_at), "n1": Fate(blind=True)}
+    outcome = run(schedule(["n0"], ["n1"]), fates)
+    assert max(outcome.ended_at.values()) <= 120 + ROUND_SECONDS
+    assert killed_at is not None or good_sources(outcome) == {("n0", "n1")}
+
+
 def test_a_stranger_that_ends_before_it_is_given_up_stays_a_stranger() -> None:
     outcome = run(schedule(["n0"], ["n1"]), {"n0": Fate(run="other", killed_at=10.0)})
     assert [result.trouble for result in outcome.results if result.node == "n1"] == [Trouble.WRONG_RUN]
