@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -62,10 +63,9 @@ class FailureKind(StrEnum):
     TOOL_FAILED = "ToolFailed"
 
 
-FAULTS_OF_THE_PATH = frozenset(
-    {FailureKind.CONNECT_TIMEOUT, FailureKind.NO_ROUTE, FailureKind.STALLED_FLOW, FailureKind.PARTNER_SILENT}
-)
-"""Failures that say something about the path itself: judged as Unreachable. All others could not look."""
+FAULTS_OF_THE_PATH = frozenset({FailureKind.NO_ROUTE, FailureKind.STALLED_FLOW, FailureKind.PARTNER_SILENT})
+"""Failures that say something about the path itself: judged as Unreachable. All others could not look: a connection
+that times out between walkers that have met is as well a NetworkPolicy on the tool's port."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +125,10 @@ class Uplink:
     name: str
     aggregate_bytes_per_second: float
     traffic_share: float
+
+    @property
+    def readable(self) -> bool:
+        return 0 < self.aggregate_bytes_per_second < math.inf and 0 <= self.traffic_share <= 1
 
 
 @dataclass(frozen=True)

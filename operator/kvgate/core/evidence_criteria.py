@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from kvgate.api.words import EndpointTool, Outcome, SweepPhase
+from kvgate.api.words import EndpointTool, Outcome
 from kvgate.core import text
-from kvgate.core.evidence import Layer, Memory, NodeIdentity, Phase
+from kvgate.core.evidence import Evidence, FailureKind, Memory, NodeIdentity, Phase, Sample
 from kvgate.core.findings import Concern, Finding
 from kvgate.core.judging import Case
 from kvgate.core.rates import PathRates
 
+TCP = "tcp"
 TCP_LINK_TRUSTED_UP_TO = 4e9 / 8
 """Bytes per second. Real NIXL followed the TCP link to ±0.5 % up to 2.5 Gbit/s and fell 36-46 % short at 10 Gbit/s."""
 
@@ -26,6 +27,10 @@ def evidence_readable(case: Case) -> Finding:
     """Whether the reports could be read. What a sweep noted on its way blocks nothing: missing numbers do."""
     if case.world.evidence_problem:
         what = f"{case.world.evidence_problem}; measure again"
+        return _finding("evidence", Outcome.ERROR, "EvidenceUnreadable", what)
+    odd = tuple(uplink.name for uplink in case.evidence.uplinks if not uplink.readable) if case.evidence else ()
+    if odd:
+        what = f"uplink {text.listed(odd)} has no positive aggregate or no share from 0 to 1; measure again"
         return _finding("evidence", Outcome.ERROR, "EvidenceUnreadable", what)
     noted = case.evidence.problems if case.evidence else ()
     also = f"; the sweep noted: {text.listed(noted, most=1)}" if noted else ""
@@ -45,7 +50,7 @@ def evidence_of_this_pool(case: Case) -> Finding:
 
 def evidence_fresh(case: Case) -> Finding:
     if case.evidence is None:
-        return _finding("freshness", Outcome.UNKNOWN, "NotMeasured", "no sweep has ended yet")
+        return _finding("freshness", Outcome.UNKNOWN, "NotMeasured", _nothing_yet(case))
     if case.from_the_future:
         ended = text.moment(case.evidence.measured_at)
         what = f"run {case.evidence.run_id} says it ended at {ended}, ahead of this clock"
@@ -59,54 +64,59 @@ def evidence_fresh(case: Case) -> Finding:
 
 
 def nodes_unchanged(case: Case) -> Finding:
-    """Whether each node is still the one that was measured: a new UID or boot ID voids what was measured on it."""
+    """Whether each node is still the one that was measured: a UID, boot ID or kernel not noted then voids it."""
     then = {node.name: node for node in case.evidence.nodes} if case.evidence else {}
     now = {node.name: node for node in case.world.nodes.identities}
     changed = tuple(name for name in sorted(then.keys() & now.keys()) if _another(then[name], now[name]))
     if changed:
-        what = f"{text.listed(changed)} was replaced or rebooted since the sweep; a new sweep is due"
+        what = f"node {text.listed(changed)} was replaced or rebooted since the sweep; a new sweep is due"
         return _finding("identity", Outcome.UNKNOWN, "NodeNotCovered", what)
     return _finding("identity", Outcome.PASS, "NodesUnchanged", "the nodes are those that were measured")
 
 
 def _another(then: NodeIdentity, now: NodeIdentity) -> bool:
-    pairs = ((then.uid, now.uid), (then.boot_id, now.boot_id))
-    return any(before and after and before != after for before, after in pairs)
+    pairs = ((then.uid, now.uid), (then.boot_id, now.boot_id), (then.kernel, now.kernel))
+    return any(after and before != after for before, after in pairs)
+
+
+def own_nodes(case: Case) -> Finding:
+    """A path from a node to itself is a class of its own, whatever the coverage of the others."""
+    shared = tuple(path.source for path in case.world.nodes.paths if path.same_node)
+    if shared:
+        what = f"prefill and decode may share node {text.listed(shared)}, and this version does not measure such paths"
+        return _finding("sameNode", Outcome.INCONCLUSIVE, "Unmeasured", f"{what}: give them nodes of their own")
+    return _finding("sameNode", Outcome.PASS, "NodesApart", "no node may run both prefill and decode")
 
 
 def paths_covered(case: Case) -> Finding:
     if case.evidence is None:
-        return _finding("coverage", Outcome.UNKNOWN, "NotMeasured", "no sweep has ended yet")
-    planned, measured = len(case.fabric.paths), len(case.fabric.measured) + len(case.fabric.unreachable)
+        return _finding("coverage", Outcome.UNKNOWN, "NotMeasured", _nothing_yet(case))
+    between = [path for path in case.fabric.paths if not path.path.same_node]
+    answered = sum(1 for path in between if path.answered)
     limit = case.criteria.min_coverage
-    share = measured / planned if planned else 0.0
-    what = f"{measured} of {planned} paths in use gave an answer ({text.percent(share)}), minCoverage is {limit}"
-    if planned and share >= limit.fraction - 1e-9 and measured:
+    share = answered / len(between) if between else 0.0
+    what = f"{answered} of {len(between)} paths in use gave an answer ({text.percent(share)}), minCoverage is {limit}"
+    if answered and share >= limit.fraction - 1e-9:
         return _finding("coverage", Outcome.PASS, "PathsCovered", what)
-    return _gap(case, what)
+    return _gap(case.evidence, [path for path in between if not path.answered], what)
 
 
-def _gap(case: Case, what: str) -> Finding:
-    silent = [path for path in case.fabric.paths if path.bytes_per_second is None and path.unreachable is None]
-    if silent and all(path.path.same_node for path in silent):
-        where = text.listed(tuple(path.path.source for path in silent))
-        why = f"{what}; same-node paths on {where} are not measured by this version: give prefill and decode own nodes"
-        return _finding("coverage", Outcome.INCONCLUSIVE, "Unmeasured", why)
-    covered = (
-        {node for path in case.evidence.planned for node in (path.source, path.destination)} if case.evidence else set()
-    )
-    missing = sorted({node for p in silent for node in (p.path.source, p.path.destination)} - covered)
+def _gap(evidence: Evidence, silent: list[PathRates], what: str) -> Finding:
+    covered = {node for path in evidence.planned for node in (path.source, path.destination)}
+    missing = {node for path in silent for node in (path.path.source, path.path.destination)} - covered
     if missing:
-        why = f"{what}; no evidence covers node {text.listed(tuple(missing))}: a new sweep is due"
+        why = f"{what}; no evidence covers node {text.listed(tuple(sorted(missing)))}: a new sweep is due"
         return _finding("coverage", Outcome.UNKNOWN, "NodeNotCovered", why)
-    why = f"{what}; without an answer: {text.listed(tuple(_explained(case, path) for path in silent))}"
+    told = tuple(_explained(path) for path in silent[:3])
+    more = f" and {len(silent) - 3} more" if len(silent) > 3 else ""
+    timed_out = any(f.kind is FailureKind.CONNECT_TIMEOUT for path in silent for f in path.failures)
+    hint = "; look for a NetworkPolicy or firewall that blocks fabric.probe.port" if timed_out else ""
+    why = f"{what}; without an answer: {', '.join(told)}{more}{hint}"
     return _finding("coverage", Outcome.INCONCLUSIVE, "CoverageTooLow", why)
 
 
-def _explained(case: Case, path: PathRates) -> str:
-    samples = case.evidence.samples if case.evidence else ()
-    failures = [s.failure.kind for s in samples if s.path == path.path and s.failure is not None]
-    return f"{path.path} ({failures[0]})" if failures else str(path.path)
+def _explained(path: PathRates) -> str:
+    return f"{path.path} ({path.failures[0].kind})" if path.failures else str(path.path)
 
 
 def paths_reachable(case: Case) -> Finding:
@@ -131,52 +141,67 @@ def no_outlier(case: Case) -> Finding:
 
 
 def layers_measured(case: Case) -> Finding:
-    """Whether the KV transport itself was measured where a link number alone does not tell."""
-    rate = case.judged_bytes_per_second
-    if rate is None:
+    """Whether the KV transport itself was measured on each path where a link number alone does not tell."""
+    bare = [path for path in case.fabric.measured if path.endpoint is None]
+    if not case.fabric.measured:
         return _unmeasured(case, "endpoint")
+    if not bare:
+        return _finding("endpoint", Outcome.PASS, "EndpointMeasured", "the KV transport was measured on every path")
     tool = case.pool.spec.fabric.probe.endpoint.tool
-    if case.has_layer(Layer.ENDPOINT):
-        return _finding("endpoint", Outcome.PASS, "EndpointMeasured", "link and endpoint were both measured")
     if tool is not EndpointTool.NONE:
-        what = f"the spec asks for {tool}, and no sample of it came; set fabric.probe.endpoint.tool to none, or wait"
-        return _finding("endpoint", Outcome.INCONCLUSIVE, "EndpointUnmeasured", what)
-    if any(sample.transport != "tcp" for sample in case.numbers):
+        what = f"the spec asks for {tool}, and {len(bare)} of {len(case.fabric.measured)} paths have no number of it"
+        why = f"{what}; measure again, or set fabric.probe.endpoint.tool to none"
+        return _finding("endpoint", Outcome.INCONCLUSIVE, "EndpointUnmeasured", why)
+    if any(sample.transport != TCP for path in bare for sample in path.samples):
         what = "a link that is not TCP tells nothing about the transport on it: measure the endpoint"
         return _finding("endpoint", Outcome.INCONCLUSIVE, "EndpointUnmeasured", what)
+    fastest = max(path.link or 0.0 for path in bare)
     limit = text.rate(TCP_LINK_TRUSTED_UP_TO)
-    if rate > TCP_LINK_TRUSTED_UP_TO:
-        what = f"{text.rate(rate)} over TCP is above {limit}, where KV transports fall short: measure the endpoint"
+    if fastest > TCP_LINK_TRUSTED_UP_TO:
+        what = f"{text.rate(fastest)} over TCP is above {limit}, where KV transports fall short: measure the endpoint"
         return _finding("endpoint", Outcome.INCONCLUSIVE, "EndpointUnmeasured", what)
-    return _finding(
-        "endpoint", Outcome.PASS, "LinkBound", f"{text.rate(rate)} over TCP is below {limit}: the link binds"
-    )
+    what = f"no link carries more than {text.rate(fastest)} over TCP, which is below {limit}: the link binds"
+    return _finding("endpoint", Outcome.PASS, "LinkBound", what)
 
 
 def phases_measured(case: Case) -> Finding:
-    if not case.numbers:
+    """Each path has all phases that were asked for; beside Concurrent, Isolated is a sample of the paths."""
+    measured, asked = case.fabric.measured, case.pool.spec.fabric.probe.phases
+    if not measured:
         return _unmeasured(case, "phases")
-    seen = {sample.phase for sample in case.numbers}
-    missing = [phase for phase in case.pool.spec.fabric.probe.phases if Phase(phase) not in seen]
+    seen = [{sample.phase for sample in path.samples} for path in measured]
+    missing = [phase for phase in asked if not _covered(Phase(phase), seen, sampled=len(asked) > 1)]
     if missing:
-        what = f"the spec asks for phase {text.listed(tuple(missing))}, which no sample covers"
+        what = f"the spec asks for phase {text.listed(tuple(missing))}, which does not cover the paths in use"
         return _finding("phases", Outcome.INCONCLUSIVE, "PhaseUnmeasured", f"{what}; set fabric.probe.phases")
-    asked = text.listed(tuple(SweepPhase(phase) for phase in case.pool.spec.fabric.probe.phases))
-    return _finding("phases", Outcome.PASS, "PhasesMeasured", f"measured: {asked}")
+    return _finding("phases", Outcome.PASS, "PhasesMeasured", f"measured: {text.listed(tuple(asked))}")
+
+
+def _covered(phase: Phase, seen: list[set[Phase]], *, sampled: bool) -> bool:
+    enough = any if phase is Phase.ISOLATED and sampled else all
+    return enough(phase in phases for phases in seen)
 
 
 def same_thing_measured(case: Case) -> Finding:
-    """Whether the evidence is about the transport and memory that the workers will use."""
+    """Whether each path's evidence is about the transport and memory that the workers will use."""
     worker = getattr(case.world.target, "fabric_class", None)
-    if not case.numbers or worker is None:
+    measured = case.fabric.measured
+    if not measured or worker is None:
         return _unmeasured(case, "kind")
-    if worker.rdma and all(sample.transport == "tcp" for sample in case.numbers):
+    if worker.rdma and not all(any(sample.transport != TCP for sample in path.samples) for path in measured):
         what = f"the workers ask for {worker} devices, and only TCP was measured: TCP says nothing about RDMA"
         return _finding("kind", Outcome.INCONCLUSIVE, "Unmeasured", what)
-    if worker.rdma and all(sample.memory is Memory.HOST for sample in case.numbers):
+    if not worker.rdma and any(sample.transport != TCP for sample in case.numbers):
+        what = "the workers ask for no RDMA device and would use TCP, and something else was measured"
+        return _finding("kind", Outcome.INCONCLUSIVE, "Unmeasured", f"{what}: measure TCP, or give them the device")
+    if worker.rdma and not all(any(map(_gpu_over_rdma, path.samples)) for path in measured):
         what = "the workers move GPU memory over RDMA, and only host memory was measured"
         return _finding("kind", Outcome.INCONCLUSIVE, "MemoryKindUnmeasured", what)
     return _finding("kind", Outcome.PASS, "SameThingMeasured", f"the workers use {worker}, which was measured")
+
+
+def _gpu_over_rdma(sample: Sample) -> bool:
+    return sample.memory is Memory.GPU and sample.transport != TCP
 
 
 def _needs_evidence(case: Case, criterion: str) -> Finding | None:
@@ -184,8 +209,15 @@ def _needs_evidence(case: Case, criterion: str) -> Finding | None:
 
 
 def _unmeasured(case: Case, criterion: str) -> Finding:
-    what = "no path in use has a number yet" if case.evidence else "no sweep has ended yet"
+    what = "no path in use has a number yet" if case.evidence else _nothing_yet(case)
     return _finding(criterion, Outcome.UNKNOWN, "NotMeasured", what)
+
+
+def _nothing_yet(case: Case) -> str:
+    paths = case.world.nodes.paths
+    if paths and all(path.same_node for path in paths):
+        return "no path in use leaves its node, so there is nothing to measure: give prefill and decode own nodes"
+    return "no sweep has ended yet"
 
 
 def _finding(criterion: str, outcome: Outcome, reason: str, message: str) -> Finding:

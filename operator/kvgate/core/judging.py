@@ -9,7 +9,7 @@ from functools import cached_property
 from kvgate.api.pool import DisaggregationCriteria
 from kvgate.core.estimate import Demand, Load, Share, Transfer, load
 from kvgate.core.evidence import Evidence, Layer, Sample
-from kvgate.core.rates import Fabric, fabric, judged, slowest
+from kvgate.core.rates import Fabric, PathRates, fabric, judged, slowest
 from kvgate.core.target import TargetView
 from kvgate.core.world import KVKnown, Pool, World
 
@@ -32,12 +32,13 @@ class Case:
     @cached_property
     def fabric(self) -> Fabric:
         paths = self.world.nodes.paths
-        return fabric(self.evidence, paths) if self.evidence else Fabric()
+        counts = self.evidence is not None and self.evidence.pool_uid == self.pool.uid
+        return fabric(self.evidence, paths) if self.evidence and counts else Fabric(tuple(map(PathRates, paths)))
 
     @cached_property
     def numbers(self) -> tuple[Sample, ...]:
-        samples = self.evidence.samples if self.evidence else ()
-        return tuple(sample for sample in samples if sample.bytes_per_second is not None)
+        """The samples that gave the paths in use their numbers."""
+        return tuple(sample for path in self.fabric.measured for sample in path.samples)
 
     @cached_property
     def judged_bytes_per_second(self) -> float | None:
@@ -50,11 +51,11 @@ class Case:
 
     @property
     def expires_at(self) -> datetime | None:
-        return self.evidence.measured_at + self.pool.spec.fabric.evidence_ttl.delta if self.evidence else None
+        return later(self.evidence.measured_at, self.pool.spec.fabric.evidence_ttl.delta) if self.evidence else None
 
     @property
     def from_the_future(self) -> bool:
-        return self.evidence is not None and self.evidence.measured_at > self.now + CLOCK_TOLERANCE
+        return self.evidence is not None and self.evidence.measured_at - self.now > CLOCK_TOLERANCE
 
     @property
     def fresh(self) -> bool:
@@ -90,9 +91,17 @@ class Case:
         if peak is None or self.transfer is None or not nodes.paths:
             return None
         uplinks = self.evidence.uplinks if self.evidence else ()
+        if not all(uplink.readable for uplink in uplinks):
+            return None
         skew = self.pool.spec.workload.skew.number
         demand = Demand(peak.number, skew, len(nodes.prefill), len(nodes.decode), uplinks)
         return load(self.transfer, self.shares, demand)
 
     def has_layer(self, layer: Layer) -> bool:
         return any(sample.layer is layer for sample in self.numbers)
+
+
+def later(moment: datetime, span: timedelta) -> datetime:
+    """The moment after the span, or the last moment that can be written."""
+    end = datetime.max.replace(tzinfo=moment.tzinfo)
+    return end if end - moment < span else moment + span

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,15 +9,23 @@ from statistics import median_low
 
 from kvgate.core.evidence import FAULTS_OF_THE_PATH, Evidence, Failure, Layer, Path, Phase, Sample
 
+MOST_BELIEVABLE = 1e14
+"""Bytes per second. No path carries more; such a number is a fault of the tool."""
+
 
 @dataclass(frozen=True)
 class PathRates:
-    """What one path carried, per layer, in bytes per second; None where no tool gave a number."""
+    """What one path carried, per layer, in bytes per second; None where no tool gave a number.
+
+    `samples` are those that gave the numbers.
+    """
 
     path: Path
     link: float | None = None
     endpoint: float | None = None
     unreachable: Failure | None = None
+    samples: tuple[Sample, ...] = ()
+    failures: tuple[Failure, ...] = ()
 
     @property
     def bytes_per_second(self) -> float | None:
@@ -26,6 +33,11 @@ class PathRates:
         if self.link is None or self.endpoint is None:
             return self.link if self.endpoint is None else self.endpoint
         return min(self.link, self.endpoint)
+
+    @property
+    def answered(self) -> bool:
+        """Whether the path has a number, or is known to carry nothing."""
+        return bool(self.samples) or self.unreachable is not None
 
 
 @dataclass(frozen=True)
@@ -52,21 +64,32 @@ def fabric(evidence: Evidence, in_use: Iterable[Path], weights: Mapping[Path, fl
     return Fabric(tuple(_path(path, by_path.get(path, [])) for path in in_use), weights or {})
 
 
+def carried(sample: Sample) -> float | None:
+    """Payload and what serving moved meanwhile, in bytes per second; None for what no path can have carried."""
+    probe, serving = sample.bytes_per_second, sample.serving_bytes_per_second or 0.0
+    if probe is None or not (0 < probe <= MOST_BELIEVABLE and 0 <= serving <= MOST_BELIEVABLE):
+        return None
+    return probe + serving
+
+
 def _path(path: Path, samples: Sequence[Sample]) -> PathRates:
-    link, endpoint = (_rate([sample for sample in samples if sample.layer is layer]) for layer in Layer)
-    if link is not None or endpoint is not None:
-        return PathRates(path, link, endpoint)
-    faults = (s.failure for s in samples if s.failure is not None and s.failure.kind in FAULTS_OF_THE_PATH)
-    return PathRates(path, unreachable=next(faults, None))
+    """A sample from a node to itself saw no wire, so such a path stays without a number."""
+    if path.same_node or not samples:
+        return PathRates(path)
+    rated = [(sample, rate) for sample in samples if (rate := carried(sample)) is not None]
+    failures = tuple(sample.failure for sample in samples if sample.failure is not None)
+    if rated:
+        link, endpoint = (_rate([pair for pair in rated if pair[0].layer is layer]) for layer in Layer)
+        return PathRates(path, link, endpoint, samples=tuple(sample for sample, _ in rated), failures=failures)
+    dead = next((failure for failure in failures if failure.kind in FAULTS_OF_THE_PATH), None)
+    return PathRates(path, unreachable=dead, failures=failures)
 
 
-def _rate(samples: Sequence[Sample]) -> float | None:
+def _rate(rated: Sequence[tuple[Sample, float]]) -> float | None:
     """The smaller of the phases; within one phase the repeats of a path count by their median."""
     phases: dict[Phase, list[float]] = {}
-    for sample in samples:
-        if sample.bytes_per_second is not None and math.isfinite(sample.bytes_per_second):
-            carried = sample.bytes_per_second + (sample.serving_bytes_per_second or 0.0)
-            phases.setdefault(sample.phase, []).append(carried)
+    for sample, rate in rated:
+        phases.setdefault(sample.phase, []).append(rate)
     return min((median_low(rates) for rates in phases.values()), default=None)
 
 

@@ -15,15 +15,21 @@ from kvgate.core.world import KVKnown
 
 Criterion = Callable[[Case], Finding]
 
-DISAGGREGATION: tuple[Criterion, ...] = (
+GROUNDS: tuple[Criterion, ...] = (
     evidence.nodes_matched,
     evidence.evidence_readable,
     evidence.evidence_of_this_pool,
     evidence.evidence_fresh,
     evidence.nodes_unchanged,
+)
+"""Whether the evidence counts at all. While one of these does not pass, no number is judged: neither Pass nor Fail."""
+
+APART: tuple[Criterion, ...] = (evidence.own_nodes, split.kv_size_known)
+"""What is judged without evidence."""
+
+NUMBERS: tuple[Criterion, ...] = (
     evidence.paths_reachable,
     evidence.paths_covered,
-    split.kv_size_known,
     split.throughput_enough,
     split.within_budget,
     split.load_bearable,
@@ -76,16 +82,27 @@ def reload_beats_recompute(case: Case) -> Finding:
 
 KV_STORAGE: tuple[Criterion, ...] = (reload_beats_recompute,)
 
-TABLES: Mapping[Capability, tuple[Criterion, ...]] = {
-    Capability.ROUTING: ROUTING,
-    Capability.DISAGGREGATION: DISAGGREGATION,
-    Capability.KV_STORAGE: KV_STORAGE,
+
+def disaggregation(case: Case) -> tuple[Finding, ...]:
+    grounds = _each(GROUNDS, case)
+    counts = all(finding.outcome is Outcome.PASS for finding in grounds)
+    return (*grounds, *_each(APART, case), *(_each(NUMBERS, case) if counts else ()))
+
+
+TABLES: Mapping[Capability, Callable[[Case], tuple[Finding, ...]]] = {
+    Capability.ROUTING: lambda case: _each(ROUTING, case),
+    Capability.DISAGGREGATION: disaggregation,
+    Capability.KV_STORAGE: lambda case: _each(KV_STORAGE, case),
 }
 
 
 def judge(case: Case, capability: Capability) -> Verdict:
     """Every criterion of the capability's table, and what the deployment itself puts in the way."""
-    return Verdict((*_target(case, capability), *(criterion(case) for criterion in TABLES[capability])))
+    return Verdict((*_target(case, capability), *TABLES[capability](case)))
+
+
+def _each(criteria: tuple[Criterion, ...], case: Case) -> tuple[Finding, ...]:
+    return tuple(criterion(case) for criterion in criteria)
 
 
 def _target(case: Case, capability: Capability) -> tuple[Finding, ...]:
