@@ -112,8 +112,17 @@ def _outcome(made: Yard) -> object:
     history = [(entry.action, entry.reason) for entry in status.history]
     split = status.capabilities[0]
     standing = (split.outcome, split.enabled, split.epoch, split.approval.state, split.plan_hash, split.held_by)
+    assert not [path for path in made.folder.rglob("*") if path.is_file() and path.suffix not in {".yaml", ""}]
     sweeps = [path for path in (made.folder / ".kvgate" / "reports").iterdir() if not path.stem.endswith("-0")]
-    return made.deployment(), shown, history, standing, status.last_handled_measure_at, status.operation, len(sweeps)
+    return (
+        made.deployment(),
+        shown,
+        history,
+        standing,
+        status.last_handled_measure_at,
+        status.operation,
+        min(2, len(sweeps)),
+    )
 
 
 def _whole(folder: Path) -> None:

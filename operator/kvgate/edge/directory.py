@@ -22,9 +22,11 @@ from kvgate.edge.files import Read, read_directory
 from kvgate.edge.objects import Objects, sorted_by_kind
 from kvgate.edge.observe import pool_of, target_document, world_of
 from kvgate.edge.targets import change_of, difference, recommendation, write_change
+from kvgate.edge.yamlfiles import PARTIAL
 from kvgate.probe.reports import to_reports
 
 _FOLDER = ".kvgate"
+_HALF = ".half"
 _FEWEST_KEPT = 2
 """A failed sweep is confirmed by the one before it, so two are always kept."""
 
@@ -60,7 +62,13 @@ class Directory:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 raise EdgeError(f"{self.root}: another kvgate is at work there; wait for it or stop it") from error
+            self._clear_halves()
             yield
+
+    def _clear_halves(self) -> None:
+        """What a kvgate that was killed had begun to write; nobody else writes while the lock is held."""
+        for half in (*(self.root / _FOLDER).rglob(f"*{_HALF}"), *self.root.glob(f".*.*.*{PARTIAL}")):
+            half.unlink(missing_ok=True)
 
     def load(self) -> Objects:
         """Everything in the directory and what kvgate keeps beside it. Raises EdgeError for what cannot be used."""
@@ -150,8 +158,8 @@ class Directory:
         """Remove sweeps beyond `reports.keep`, index first, so that no index ever names a missing shard; and shards
         that no index names, for the sweep that wrote them never ended."""
         own = [r for r in self.load().reports if r.spec.pool_ref.uid == pool.uid]
-        ended = [(r.spec.measured_at, r) for r in own if r.spec.shards and r.spec.measured_at]
-        indexes = [r for _, r in sorted(ended, key=lambda pair: pair[0], reverse=True)]
+        ended = [(r.spec.measured_at, r.spec.run_id, r) for r in own if r.spec.shards and r.spec.measured_at]
+        indexes = [r for *_, r in sorted(ended, key=lambda entry: entry[:2], reverse=True)]
         keep = max(_FEWEST_KEPT, pool.spec.fabric.reports.keep)
         named = {shard.name for index in indexes[:keep] for shard in index.spec.shards}
         gone = (*indexes[keep:], *(r for r in own if not r.spec.shards and r.metadata.name not in named))
@@ -163,7 +171,7 @@ class Directory:
 
     def _write(self, path: Path, text: str) -> None:
         """Whole or not at all."""
-        half = path.with_suffix(".half")
+        half = path.with_suffix(_HALF)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             half.write_text(text, encoding="utf-8")

@@ -22,6 +22,8 @@ from kvgate.edge.yamlnodes import YamlRefusedError, compose, construct
 
 MAX_FILE_BYTES = 2_000_000
 _BOM = "\ufeff"
+PARTIAL = ".kvgate"
+"""Ends the name of a file that is being written, to take another's place."""
 _SUFFIXES = (".yaml", ".yml")
 
 
@@ -135,7 +137,7 @@ def replace_file(path: Path, content: bytes) -> None:
     """Puts new content in a file's place, whole or not at all, with its mode and owner. Errors: OSError."""
     real = path.resolve()
     status = real.stat()
-    handle, name = tempfile.mkstemp(prefix=f".{real.name}.", suffix=".kvgate", dir=real.parent)
+    handle, name = tempfile.mkstemp(prefix=f".{real.name}.", suffix=PARTIAL, dir=real.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
