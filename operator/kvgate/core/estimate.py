@@ -90,7 +90,15 @@ def _places(transfer: Transfer, mean_bytes: float, demand: Demand) -> Iterable[t
     for nodes, side in ((demand.prefill_nodes, "prefill nodes"), (demand.decode_nodes, "decode nodes")):
         yield offered * demand.skew / (nodes * transfer.bytes_per_second), side
     for uplink in demand.uplinks:
-        yield offered * uplink.traffic_share / uplink.aggregate_bytes_per_second, f"uplink {uplink.name}"
+        yield _filled(uplink, offered), f"uplink {uplink.name}"
+
+
+def _filled(uplink: Uplink, offered_bytes_per_second: float) -> float:
+    """The uplink's utilization; one whose numbers cannot be true counts as full, never as free."""
+    carries, share = uplink.aggregate_bytes_per_second, uplink.traffic_share
+    if not 0 < carries < math.inf or not 0 <= share <= 1:
+        return math.inf
+    return offered_bytes_per_second * share / carries
 
 
 def longest_prompt(transfer: Transfer, budget_seconds: float) -> int:
