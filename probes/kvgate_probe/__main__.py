@@ -18,7 +18,8 @@ from kvgate_probe.fields import WireError
 from kvgate_probe.iperf3_tool import Iperf3
 from kvgate_probe.partners import Patience
 from kvgate_probe.peers import PeersFile
-from kvgate_probe.walker import Trip, Walker
+from kvgate_probe.records import Trip
+from kvgate_probe.walker import Walker
 from kvgate_probe.wire import (
     Result,
     Schedule,
@@ -45,6 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
         kind = "PortInUse: " if error.errno == errno.EADDRINUSE else ""
         message = f"{kind}control port {options.port or schedule.port}: {_reason(error)}"
         return _fail(CANNOT_WALK, message, options.termination_log)
+    except asyncio.CancelledError:
+        return _fail(TERMINATED, "told to end before the walk began", options.termination_log)
     text = encode_summary(summary)
     print(text, file=sys.stderr)
     _leave(options.termination_log, text)

@@ -10,47 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from kvgate_probe import host
 from kvgate_probe.control import Channel, Question, Standing, State, TcpChannel
 from kvgate_probe.iperf3_tool import Ran, Serving, Tool
 from kvgate_probe.partners import Partner, Patience
 from kvgate_probe.peers import Address, Peers
-from kvgate_probe.wire import Result, Role, Schedule, Summary, Test, Trouble
+from kvgate_probe.records import Records, Trip, is_source
+from kvgate_probe.wire import Result, Summary, Test, Trouble
 
 FAREWELL_SECONDS = 1.0
 SERVERS_PER_TEST = 8
-
-
-@dataclass(frozen=True)
-class Trip:
-    """What a walker needs to know before it starts."""
-
-    schedule: Schedule
-    node: str
-    control_port: int
-    bind: str | None
-    patience: Patience
-    clock: Callable[[], float]
-
-
-@dataclass
-class _Attempt:
-    """One test while it runs: when it began and what the interface had counted."""
-
-    test: Test
-    started_at: float
-    local_address: str = ""
-    interface: str = ""
-    before: int | None = None
-
-
-@dataclass
-class _Tally:
-    measured: int = 0
-    troubled: int = 0
-    troubles: dict[int, Trouble] = field(default_factory=dict)
 
 
 class Walker:
@@ -65,15 +35,14 @@ class Walker:
         channel: Channel | None = None,
     ) -> None:
         self._channel = channel or TcpChannel()
-        self._trip, self._peers, self._tool, self._tell = trip, peers, tool, tell
+        self._trip, self._peers, self._tool = trip, peers, tool
+        self._records = Records(trip, tell)
         self._tests = trip.schedule.tests_of(trip.node)
         self._turns = len(trip.schedule.tests())
         self._partners = {name: Partner(name) for name in {t.partner_of(trip.node) for t in self._tests}}
         self._position, self._round, self._state = -1, 0, State.WALKING
         self._began = 0.0
         self._port: int | None = None
-        self._attempt: _Attempt | None = None
-        self._tally = _Tally()
 
     async def walk(self) -> Summary:
         """Raises OSError where the control port is taken; a cancelled walk ends with its summary."""
@@ -104,16 +73,16 @@ class Walker:
     async def _turn(self, test: Test, position: int, *, last: bool) -> bool:
         """False where the test must wait for the make-up pass."""
         self._position, self._round = position, test.round
-        self._attempt = _Attempt(test, self._trip.clock())
+        self._records.begin(test)
         partner = self._partners[test.partner_of(self._trip.node)]
         problem = self._tool.problem()
         if problem is None:
             problem = await self._meet(test, partner)
         if problem is not None and problem.trouble in _MAY_CHANGE and not last:
-            self._attempt = None
+            self._records.drop()
             return False
         if problem is None:
-            problem = await (self._push(partner) if self._is_source(test) else self._serve(test, partner))
+            problem = await (self._push(partner) if is_source(test, self._trip.node) else self._serve(test, partner))
         self._record(problem, partner)
         return True
 
@@ -125,7 +94,7 @@ class Walker:
             problem = self._why_not(partner)
             if problem is not None:
                 return problem
-            if partner.position == self._position and (partner.port or not self._is_source(test)):
+            if partner.position == self._position and (partner.port or not is_source(test, self._trip.node)):
                 return None
             await asyncio.sleep(self._trip.patience.poll_seconds)
 
@@ -149,13 +118,13 @@ class Walker:
         address = self._peers.find(partner.node)
         if address is None or partner.port is None:
             return Ran(trouble=Trouble.PARTNER_LOST, message="the partner's address is gone", attempts=0)
-        self._mark(host.local_address_towards(address.host))
+        self._records.start(host.local_address_towards(address.host))
         return await self._tool.push(Address(address.host, partner.port))
 
     async def _serve(self, test: Test, partner: Partner) -> Ran:
         """Serves until the partner has gone on; a server that a stranger used up is started anew."""
         address = self._peers.find(partner.node)
-        self._mark("" if address is None else host.local_address_towards(address.host))
+        self._records.start("" if address is None else host.local_address_towards(address.host))
         ran = Ran(trouble=Trouble.PARTNER_LOST, message="no test reached this end's server")
         for _ in range(SERVERS_PER_TEST):
             serving = await self._tool.serve(self._trip.control_port)
@@ -224,7 +193,7 @@ class Walker:
         asker = self._partners.get(question.standing.node)
         if asker is not None and question.standing.run == self._trip.schedule.run_id:
             asker.hear(question.standing, self._now())
-        settled = None if question.test is None else self._tally.troubles.get(question.test)
+        settled = None if question.test is None else self._records.troubles.get(question.test)
         return self._standing(settled)
 
     def _standing(self, settled: Trouble | None = None) -> Standing:
@@ -238,64 +207,15 @@ class Walker:
             settled=settled,
         )
 
-    def _mark(self, local_address: str) -> None:
-        if self._attempt is not None:
-            interface = host.interface_of(self._trip.bind or local_address)
-            self._attempt.started_at = self._trip.clock()
-            self._attempt.local_address, self._attempt.interface = local_address, interface
-            self._attempt.before = self._counted(interface)
-
-    def _counted(self, interface: str) -> int | None:
-        counters = host.counters_of(interface)
-        if counters is None or self._attempt is None:
-            return None
-        return counters.sent if self._is_source(self._attempt.test) else counters.received
-
     def _record(self, ran: Ran, partner: Partner) -> None:
-        attempt = self._attempt
-        if attempt is None:
-            return
-        self._tally.measured += ran.good
-        self._tally.troubled += not ran.good
-        if ran.trouble is not None:
-            self._tally.troubles[attempt.test.index] = ran.trouble
-        self._tell(self._result(attempt, ran, partner))
-        self._attempt = None
-
-    def _result(self, attempt: _Attempt, ran: Ran, partner: Partner) -> Result:
-        plan, address = self._trip.schedule, self._peers.find(partner.node)
-        return Result(
-            run_id=plan.run_id,
-            pool_uid=plan.pool_uid,
-            node=self._trip.node,
-            role=Role.SOURCE if self._is_source(attempt.test) else Role.DESTINATION,
-            pair=attempt.test.pair,
-            round=attempt.test.round,
-            phase=plan.phase,
-            tool=plan.tool,
-            streams=plan.streams,
-            planned_seconds=plan.duration_seconds,
-            started_at=attempt.started_at,
-            ended_at=self._trip.clock(),
-            attempts=ran.attempts,
-            partner_run=partner.run,
-            partner_address="" if address is None else address.host,
-            local_address=attempt.local_address,
-            interface=attempt.interface,
-            mtu=host.mtu_of(attempt.interface) if attempt.interface else None,
-            interface_bytes_before=attempt.before,
-            interface_bytes_after=None if attempt.before is None else self._counted(attempt.interface),
-            paced_bits_per_second=plan.paced_bits_per_second,
-            document=ran.document,
-            trouble=ran.trouble,
-            message=ran.message,
-        )
+        self._records.end(ran, partner.run, self._peers.find(partner.node))
 
     def _interrupt(self) -> None:
         """The test in flight becomes an error, never a number."""
         self._state, self._port = State.LEAVING, None
-        if self._attempt is not None:
-            partner = self._partners[self._attempt.test.partner_of(self._trip.node)]
+        test = self._records.in_flight
+        if test is not None:
+            partner = self._partners[test.partner_of(self._trip.node)]
             self._record(Ran(trouble=Trouble.INTERRUPTED, message="this walker was told to end"), partner)
 
     async def _say_farewell(self) -> None:
@@ -313,15 +233,12 @@ class Walker:
             run_id=self._trip.schedule.run_id,
             node=self._trip.node,
             planned=len(self._tests),
-            measured=self._tally.measured,
-            troubled=self._tally.troubled,
+            measured=self._records.measured,
+            troubled=self._records.troubled,
             interrupted=interrupted,
             seconds=self._trip.clock() - started,
-            message=", ".join(sorted({kind.value for kind in self._tally.troubles.values()})),
+            message=", ".join(sorted({kind.value for kind in self._records.troubles.values()})),
         )
-
-    def _is_source(self, test: Test) -> bool:
-        return test.pair.source == self._trip.node
 
     @staticmethod
     def _now() -> float:

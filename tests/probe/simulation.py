@@ -18,7 +18,8 @@ from kvgate_probe.control import Answer, Question, Standing
 from kvgate_probe.iperf3_tool import Ran, Serving
 from kvgate_probe.partners import Patience
 from kvgate_probe.peers import Address
-from kvgate_probe.walker import Trip, Walker
+from kvgate_probe.records import Trip
+from kvgate_probe.walker import Walker
 from kvgate_probe.wire import Result, Schedule, Summary, Trouble
 
 T = TypeVar("T")

@@ -1,0 +1,113 @@
+"""What one end records of its tests: when, over which interface, how many bytes that counted, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kvgate_probe import host
+from kvgate_probe.iperf3_tool import Ran
+from kvgate_probe.partners import Patience
+from kvgate_probe.peers import Address
+from kvgate_probe.wire import Result, Role, Schedule, Test, Trouble
+
+
+@dataclass(frozen=True)
+class Trip:
+    """What a walker needs to know before it starts."""
+
+    schedule: Schedule
+    node: str
+    control_port: int
+    bind: str | None
+    patience: Patience
+    clock: Callable[[], float]
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """One test in flight; `before` is what the interface had counted when it began."""
+
+    test: Test
+    started_at: float
+    local_address: str = ""
+    interface: str = ""
+    before: int | None = None
+
+
+def is_source(test: Test, node: str) -> bool:
+    return test.pair.source == node
+
+
+class Records:
+    """At most one test is in flight; `tell` receives each result as it comes."""
+
+    def __init__(self, trip: Trip, tell: Callable[[Result], None]) -> None:
+        self._trip, self._tell = trip, tell
+        self._attempt: _Attempt | None = None
+        self.measured = 0
+        self.troubled = 0
+        self.troubles: dict[int, Trouble] = {}
+
+    @property
+    def in_flight(self) -> Test | None:
+        return None if self._attempt is None else self._attempt.test
+
+    def begin(self, test: Test) -> None:
+        self._attempt = _Attempt(test, self._trip.clock())
+
+    def drop(self) -> None:
+        """The test is left to the make-up pass."""
+        self._attempt = None
+
+    def start(self, local_address: str) -> None:
+        """The tool is about to run: from here on the interface counts."""
+        if self._attempt is not None:
+            test, interface = self._attempt.test, host.interface_of(self._trip.bind or local_address)
+            before = self._counted(test, interface)
+            self._attempt = _Attempt(test, self._trip.clock(), local_address, interface, before)
+
+    def end(self, ran: Ran, partner_run: str, partner: Address | None) -> None:
+        attempt, self._attempt = self._attempt, None
+        if attempt is None:
+            return
+        self.measured += ran.good
+        self.troubled += not ran.good
+        if ran.trouble is not None:
+            self.troubles[attempt.test.index] = ran.trouble
+        self._tell(self._result(attempt, ran, partner_run, "" if partner is None else partner.host))
+
+    def _counted(self, test: Test, interface: str) -> int | None:
+        counters = host.counters_of(interface)
+        if counters is None:
+            return None
+        return counters.sent if is_source(test, self._trip.node) else counters.received
+
+    def _result(self, attempt: _Attempt, ran: Ran, partner_run: str, partner_address: str) -> Result:
+        plan, test = self._trip.schedule, attempt.test
+        return Result(
+            run_id=plan.run_id,
+            pool_uid=plan.pool_uid,
+            node=self._trip.node,
+            role=Role.SOURCE if is_source(test, self._trip.node) else Role.DESTINATION,
+            pair=test.pair,
+            round=test.round,
+            phase=plan.phase,
+            tool=plan.tool,
+            streams=plan.streams,
+            planned_seconds=plan.duration_seconds,
+            started_at=attempt.started_at,
+            ended_at=self._trip.clock(),
+            attempts=ran.attempts,
+            partner_run=partner_run,
+            partner_address=partner_address,
+            local_address=attempt.local_address,
+            interface=attempt.interface,
+            mtu=host.mtu_of(attempt.interface) if attempt.interface else None,
+            interface_bytes_before=attempt.before,
+            interface_bytes_after=None if attempt.before is None else self._counted(test, attempt.interface),
+            paced_bits_per_second=plan.paced_bits_per_second,
+            document=ran.document,
+            trouble=ran.trouble,
+            message=ran.message,
+        )
