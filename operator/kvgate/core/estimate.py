@@ -95,10 +95,8 @@ def _places(transfer: Transfer, mean_bytes: float, demand: Demand) -> Iterable[t
 
 def _filled(uplink: Uplink, offered_bytes_per_second: float) -> float:
     """The uplink's utilization; one whose numbers cannot be true counts as full, never as free."""
-    carries, share = uplink.aggregate_bytes_per_second, uplink.traffic_share
-    if not 0 < carries < math.inf or not 0 <= share <= 1:
-        return math.inf
-    return offered_bytes_per_second * share / carries
+    offered = offered_bytes_per_second * uplink.traffic_share
+    return offered / uplink.aggregate_bytes_per_second if uplink.readable else math.inf
 
 
 def longest_prompt(transfer: Transfer, budget_seconds: float) -> int:
