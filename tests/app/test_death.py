@@ -24,7 +24,7 @@ from tests.app.yard import FAST, KEY, Yard, opened, sample, yard
 
 @dataclass
 class Fuse:
-    """Counts what is done to the outside, and kills this process before or after the chosen one of them."""
+    """Counts what is done to the outside, and kills this process before the chosen one of them."""
 
     left: int
 
@@ -51,9 +51,7 @@ class Mortal:
 def _lit(fuse: Fuse, method: Callable[..., Any]) -> Callable[..., Any]:
     def around(*arguments: Any, **named: Any) -> Any:
         fuse.burn()
-        result = method(*arguments, **named)
-        fuse.burn()
-        return result
+        return method(*arguments, **named)
 
     return around
 
@@ -114,15 +112,8 @@ def _outcome(made: Yard) -> object:
     standing = (split.outcome, split.enabled, split.epoch, split.approval.state, split.plan_hash, split.held_by)
     assert not [path for path in made.folder.rglob("*") if path.is_file() and path.suffix not in {".yaml", ""}]
     sweeps = [path for path in (made.folder / ".kvgate" / "reports").iterdir() if not path.stem.endswith("-0")]
-    return (
-        made.deployment(),
-        shown,
-        history,
-        standing,
-        status.last_handled_measure_at,
-        status.operation,
-        min(2, len(sweeps)),
-    )
+    memory = (status.last_handled_measure_at, status.operation, min(2, len(sweeps)))
+    return made.deployment(), shown, history, standing, memory
 
 
 def _whole(folder: Path) -> None:

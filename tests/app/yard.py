@@ -14,7 +14,7 @@ import yaml
 from kvgate.api.status import CapabilityStatus, PoolStatus
 from kvgate.app.cli import main
 from kvgate.app.ring import Turn, settle
-from kvgate.core.evidence import Evidence, Failure, Layer, Memory, Phase, Sample
+from kvgate.core.evidence import Evidence, Failure, FailureKind, Layer, Memory, Phase, Sample
 from kvgate.core.evidence import Path as FabricPath
 from kvgate.core.steps import Measure
 from kvgate.core.world import Pool
@@ -84,7 +84,7 @@ def link_sample(run: str, path: FabricPath, ended: datetime, bytes_per_second: f
         streams=4,
         measured_at=ended,
         bytes_per_second=bytes_per_second,
-        failure=None if bytes_per_second else Failure(more.pop("kind"), "it said nothing"),
+        failure=None if bytes_per_second else Failure(FailureKind.PARTNER_LOST, "it said nothing"),
         **more,
     )
 
