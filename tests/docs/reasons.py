@@ -31,9 +31,9 @@ def _trees(room: str) -> tuple[ast.Module, ...]:
 def _calls(node: ast.AST, names: frozenset[str], place: int) -> Iterator[ast.Call]:
     """The calls of these functions that have an argument at that place."""
     for call in ast.walk(node):
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in names:
-            if len(call.args) > place:
-                yield call
+        named = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in names
+        if isinstance(call, ast.Call) and named and len(call.args) > place:
+            yield call
 
 
 def _words(node: ast.expr) -> Iterator[str]:
@@ -87,5 +87,5 @@ def held() -> frozenset[str]:
 
 def _outcome(node: ast.expr) -> str:
     if not isinstance(node, ast.Attribute):
-        raise ValueError(f"line {node.lineno}: the outcome of a finding must be written as Outcome.NAME")
+        raise TypeError(f"line {node.lineno}: the outcome of a finding must be written as Outcome.NAME")
     return node.attr.capitalize()
