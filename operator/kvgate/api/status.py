@@ -141,6 +141,25 @@ class Operation(Wire):
     started_at: AwareDatetime
 
 
+class SweepJob(Wire):
+    """A probe Job that kvgate made; only its pods' logs are evidence."""
+
+    node: str
+    name: str
+    uid: str = ""
+
+
+class SweepStatus(Wire):
+    """The sweep that is under way."""
+
+    run_id: Annotated[str, Field(alias="runID")]
+    started_at: AwareDatetime
+    reason: str
+    schedule_digest: str = ""
+    """SHA-256 of the schedule that the walkers were given."""
+    jobs: Annotated[tuple[SweepJob, ...], Field(max_length=2000)] = ()
+
+
 class HistoryEntry(Wire):
     """One thing that kvgate did."""
 
@@ -168,6 +187,7 @@ class PoolStatus(Wire):
     routing: RoutingStatus | None = None
     target: TargetStatus | None = None
     last_handled_measure_at: str = ""
+    sweep: SweepStatus | None = None
     operation: Operation | None = None
     history: Annotated[tuple[HistoryEntry, ...], Field(max_length=10)] = ()
     """Newest first."""

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from io import TextIOWrapper
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
 
 from kvgate import __version__
 from kvgate.api.crds import render
+from kvgate.api.reference import reference as api_reference
 from kvgate.app import demo as demonstration
 from kvgate.app.evaluate import evaluate_files
 from kvgate.app.lint import lint_files
@@ -36,8 +38,35 @@ _GROUPS = {
 }
 
 
+class _Command(click.Command):
+    """One command; its help has the order of kubectl's: what it does, examples, options, usage."""
+
+    def __init__(self, *arguments: Any, examples: Sequence[str] = (), **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.examples = examples
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_help_text(ctx, formatter)
+        if self.examples:
+            with formatter.section("Examples"):
+                formatter.write("".join(f"  {line}\n" for line in self.examples))
+        self.format_options(ctx, formatter)
+        words = [word for word in self.collect_usage_pieces(ctx) if word != self.options_metavar]
+        with formatter.section("Usage"):
+            formatter.write(" ".join(["  " + ctx.command_path, *words, "[flags]"]) + "\n")
+
+
 class _Commands(click.Group):
     """Help in the shape of kubectl's."""
+
+    command_class = _Command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            raise click.UsageError(f'unknown command "{args[0]}" for "kvgate"; kvgate --help lists them')
+        return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write(f"{(self.help or '').strip()}\n\n")
@@ -84,27 +113,36 @@ def version() -> None:
     click.echo(f"kvgate {__version__}")
 
 
-@cli.command()
+@cli.command(examples=("kvgate crds | kubectl apply --server-side -f -",))
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Write one file per kind there.")
-def crds(out: Path | None) -> None:
+@click.option("--reference", type=click.Path(dir_okay=False, path_type=Path), help="Write the API reference there.")
+def crds(out: Path | None, reference: Path | None) -> None:
     """Print the CustomResourceDefinitions, ready for kubectl apply."""
-    for name, document in render().items():
-        if out is None:
-            click.echo(f"---\n{document}", nl=False)
-            continue
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-            (out / name).write_text(document, encoding="utf-8")
-        except OSError as error:
-            raise EdgeError(f"{out}: cannot be written ({error.strerror})") from error
+    documents = render()
+    if out is None and reference is None:
+        click.echo("".join(f"---\n{document}" for document in documents.values()), nl=False)
+    if out is not None:
+        for name, document in documents.items():
+            _write(out / name, document)
+    if reference is not None:
+        _write(reference, api_reference())
 
 
-@cli.command()
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise EdgeError(f"{path}: cannot be written ({error.strerror})") from error
+
+
+@cli.command(examples=("kvgate lint pool.yaml approval.yaml",))
 @click.argument("files", nargs=-1, required=True, type=_file)
 def lint(files: tuple[Path, ...]) -> int:
     """Say what the API server would refuse, without an API server.
 
-    Exits 1 when there is anything to say.
+    Prints one line for each complaint about a kind of kvgate.dev; other kinds are passed over. Exits 0 when there is
+    nothing to say, 1 when there is.
     """
     found = lint_files(files)
     for line in found.lines:
@@ -112,7 +150,13 @@ def lint(files: tuple[Path, ...]) -> int:
     return NOT_PASSED if found.lines else FINE
 
 
-@cli.command()
+@cli.command(
+    examples=(
+        "kubectl get kvpool qwen3 -o yaml > pool.yaml",
+        "kubectl get fabrep -o yaml > evidence.yaml",
+        "kvgate evaluate --pool pool.yaml --evidence evidence.yaml --target deployment.yaml",
+    )
+)
 @click.option("--pool", required=True, type=_file, help="The InferencePool; its ConfigMaps and approvals may join it.")
 @click.option("--evidence", required=True, type=_file, multiple=True, help="FabricReports, as kubectl -o yaml prints.")
 @click.option("--target", type=_file, help="The DynamoGraphDeployment; without it only the criteria are judged.")
@@ -127,7 +171,7 @@ def evaluate(pool: Path, evidence: tuple[Path, ...], target: Path | None, output
     return FINE if all(report.passed for report in reports) else NOT_PASSED
 
 
-@cli.command()
+@cli.command(examples=("kvgate demo --keep demo", "kvgate reconcile -f demo"))
 @click.option(
     "-f", "--filename", "folder", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="The directory of manifests.",
@@ -145,13 +189,15 @@ def reconcile(folder: Path, settings: Path | None, output: str) -> int:
     return FINE if reports and all(report.passed for report in reports) else NOT_PASSED
 
 
-@cli.command()
+@cli.command(examples=("kvgate demo", "kvgate demo --keep demo -o json"))
 @click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="Work in this directory and leave it.")
 @_output
 def demo(keep: Path | None, output: str) -> int:
     """Measure two real links, hold one pool and open the other.
 
-    As root it makes two pairs of network namespaces with shaped links; elsewhere it says what it uses instead.
+    Needs no cluster, iperf3, and half a minute. As root it makes two pairs of network namespaces with shaped links,
+    else the same in a user namespace; where neither may be, it says so and uses loopback. Exits 0 when both pools end
+    as expected.
     """
     return FINE if demonstration.run(keep, Format(output), _console(), _errors(), _now) else NOT_PASSED
 

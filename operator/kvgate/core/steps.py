@@ -20,6 +20,21 @@ class Measure:
 
 
 @dataclass(frozen=True)
+class Introduce:
+    """Tell every running walker of the sweep where all the others are."""
+
+    run_id: str
+
+
+@dataclass(frozen=True)
+class Collect:
+    """Read what the walkers wrote, keep it as evidence, and clear the sweep away. `late` names those not done."""
+
+    run_id: str
+    late: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Enable:
     """Write the enabled values of one capability, in one apply."""
 
@@ -46,7 +61,7 @@ class Recommend:
     steps: tuple[ToggleStep, ...]
 
 
-Step = Measure | Enable | Revert | Recommend
+Step = Measure | Introduce | Collect | Enable | Revert | Recommend
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from functools import cached_property
 
 from kvgate.api.pool import PoolSpec
@@ -68,9 +69,39 @@ class Nodes:
         return tuple(Path(source, destination) for source in self.prefill for destination in self.decode)
 
 
+class WalkerState(StrEnum):
+    """How far one node's walker is; `Gone` is a Job that somebody else deleted."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    ENDED = "Ended"
+    GONE = "Gone"
+
+
+@dataclass(frozen=True)
+class Walker:
+    """One node's walker in a sweep: its address once it has one, the addresses it was told, and what troubles it."""
+
+    node: str
+    job_uid: str
+    state: WalkerState
+    address: str = ""
+    told: frozenset[str] = frozenset()
+    trouble: str = ""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep that is under way, as its Jobs and pods show it."""
+
+    run_id: str
+    started_at: datetime
+    walkers: tuple[Walker, ...]
+
+
 @dataclass(frozen=True)
 class World:
-    """All that was seen. `evidence` is newest first."""
+    """All that was seen. `evidence` is newest first; `sweep` is the one under way, where sweeps take many turns."""
 
     target: TargetView | TargetProblem
     kv: KVKnown | KVUnknown
@@ -78,6 +109,7 @@ class World:
     evidence: tuple[Evidence, ...] = ()
     approvals: tuple[GivenApproval, ...] = ()
     claimed_by: str = ""
+    sweep: Sweep | None = None
     sweeping: bool = False
     evidence_problem: str = ""
     observed_requests_per_second: float | None = None

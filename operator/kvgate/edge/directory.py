@@ -125,7 +125,10 @@ class Directory:
         objects = self.load()
         if isinstance(step, Measure):
             self._store(pool, self._measure(pool, objects, step))
-            return
+        elif isinstance(step, Enable | Revert | Recommend):
+            self._patch(pool, objects, step)
+
+    def _patch(self, pool: Pool, objects: Objects, step: Enable | Revert | Recommend) -> None:
         source = target_document(pool, objects)
         if source is None:
             raise EdgeError(
