@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from kvgate.api.approval import ApprovalSpec
@@ -64,10 +64,13 @@ class Standing:
 def standing(plan: Plan, given: Iterable[GivenApproval], now: datetime) -> Standing:
     """The best standing that the approvals of this pool and capability give the plan."""
     mine = [_judge(plan, approval, now) for approval in given if _about(plan, approval.spec)]
-    best = min(mine, key=lambda found: _BEST_FIRST.index(found.state), default=None)
+    best = min(mine, key=lambda found: (_BEST_FIRST.index(found.state), found.name), default=None)
+    if best is not None and best.state is ApprovalState.VALID:
+        valid = [found for found in mine if found.state is ApprovalState.VALID]
+        best = replace(best, accepted=frozenset[str]().union(*(found.accepted for found in valid)))
     if plan.needed is Approval.NOT_REQUIRED:
-        accepted = best.accepted if best and best.state is ApprovalState.VALID else frozenset()
-        return Standing(ApprovalState.NOT_REQUIRED, accepted=accepted)
+        given_anyway = best if best and best.state is ApprovalState.VALID else Standing(ApprovalState.NOT_REQUIRED)
+        return replace(given_anyway, state=ApprovalState.NOT_REQUIRED)
     return best or Standing(ApprovalState.MISSING, message=_wanted(plan))
 
 
@@ -88,7 +91,7 @@ def _state(plan: Plan, given: GivenApproval, now: datetime) -> tuple[ApprovalSta
         return ApprovalState.PLAN_CHANGED, f"GateApproval {given.name} names another plan. {_wanted(plan)}"
     if plan.proposed_at is not None and given.created_at < plan.proposed_at:
         return ApprovalState.PLAN_CHANGED, f"GateApproval {given.name} is older than the plan. {_wanted(plan)}"
-    if spec.expires_at > given.created_at + LONGEST_LIFE:
+    if spec.expires_at - given.created_at > LONGEST_LIFE:
         return ApprovalState.EXPIRED, f"GateApproval {given.name} runs for more than 90 days, which is the limit"
     if spec.expires_at <= now:
         return ApprovalState.EXPIRED, f"GateApproval {given.name} expired at {text.moment(spec.expires_at)}"

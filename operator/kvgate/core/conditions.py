@@ -9,8 +9,9 @@ from datetime import datetime
 from kvgate.api.wire import Condition
 from kvgate.api.words import ApprovalState, Capability, ConditionStatus, ConditionType, Outcome
 from kvgate.core import evidence_criteria, text
+from kvgate.core.drift import newer_approval
 from kvgate.core.findings import Finding
-from kvgate.core.judged import Judged, newer_approval
+from kvgate.core.judged import Judged
 from kvgate.core.judging import Case
 from kvgate.core.memory import Action, of
 from kvgate.core.operations import Ledger
@@ -170,6 +171,10 @@ def held_message(entry: Judged) -> str:
         Held.ROLLBACK_LOOP: "rolled back twice within 24 h: change the spec or approve anew",
         Held.TARGET: "the target cannot be switched: see TargetResolved",
         Held.OPERATION: "another capability is being switched",
+        Held.MODE: "spec.mode never writes the deployment; set it to Enforce to switch it on",
+        Held.SUSPENDED: "spec.suspend is true",
+        Held.DELETED: "the pool is being deleted",
+        Held.ADVICE_ONLY: "kvgate has no field to switch for it: it is the user's to switch",
     }
     return messages.get(entry.ruling.held, "it is off")
 
@@ -194,7 +199,7 @@ def rolled_back(turn: Turn) -> Said:
         newest = of(turn.ledger.history, entry.capability, Action.REVERTED, Action.ENABLED, Action.ADOPTED)[:1]
         if not newest or newest[0].action != Action.REVERTED:
             continue
-        if not newer_approval(turn.case, entry.capability, newest[0].time):
+        if not newer_approval(turn.case, entry.capability, entry.plan_hash, newest[0].time):
             return true(entry.capability, f"switched back at {text.moment(newest[0].time)}: {newest[0].reason}")
     return false("NotRolledBack", "nothing was rolled back")
 

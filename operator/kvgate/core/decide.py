@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from kvgate.api.status import PoolStatus
@@ -10,9 +11,11 @@ from kvgate.core.conditions import TABLE, Turn, stamped
 from kvgate.core.judged import Judged, judge_capability
 from kvgate.core.judging import Case
 from kvgate.core.kstatus import summary
+from kvgate.core.memory import of_this_target
 from kvgate.core.operations import Ledger, settle
 from kvgate.core.steps import Decision, Measure
 from kvgate.core.sweeping import next_sweep_in, requested, sweep_due
+from kvgate.core.target import TargetView
 from kvgate.core.verdicts import gated
 from kvgate.core.world import Pool, World
 
@@ -22,6 +25,8 @@ IDLE_SECONDS = 300.0
 
 def decide(pool: Pool, world: World, now: datetime) -> Decision:
     """What to do about the pool, and the status that says so."""
+    if isinstance(world.target, TargetView):
+        pool = replace(pool, status=of_this_target(pool.status, world.target.uid))
     case = Case(pool, world, world.evidence[0] if world.evidence else None, now)
     previous = Case(pool, world, world.evidence[1], now) if len(world.evidence) > 1 else None
     judged = tuple(judge_capability(case, capability, previous) for capability in gated(case))
@@ -54,7 +59,7 @@ def _status(turn: Turn, measure: Measure | None) -> PoolStatus:
 
 
 def _permitted(entry: Judged, case: Case) -> bool:
-    return entry.permitted and not case.pool.spec.suspend
+    return entry.permitted and not case.pool.spec.suspend and not case.pool.deleted
 
 
 def _handled(case: Case, measure: Measure | None) -> str:
@@ -66,4 +71,4 @@ def _requeue_after(case: Case, ledger: Ledger) -> float:
     if ledger.recorded or ledger.operation:
         return SOON_SECONDS
     due = next_sweep_in(case)
-    return IDLE_SECONDS if due is None else max(SOON_SECONDS, min(IDLE_SECONDS, due.total_seconds()))
+    return max(SOON_SECONDS, min(IDLE_SECONDS, due.total_seconds())) if due else IDLE_SECONDS

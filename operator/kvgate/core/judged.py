@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kvgate.api.status import BaselineEntry, CapabilityStatus
-from kvgate.api.words import Approval, Capability, OnConflict, Outcome
+from kvgate.api.words import Approval, Capability, DeleteAction, Mode, OnConflict, Outcome
 from kvgate.core import memory
 from kvgate.core.approvals import Plan, Standing, standing
-from kvgate.core.findings import Verdict
+from kvgate.core.drift import drifted, looping
+from kvgate.core.findings import Concern, Verdict
 from kvgate.core.judging import Case
-from kvgate.core.memory import Action
 from kvgate.core.planhash import plan_hash
 from kvgate.core.switching import Held, Move, Ruling, Situation, Stands, rule
 from kvgate.core.target import Switch, TargetView, Toggle
@@ -54,6 +54,13 @@ class Judged:
         blocked = self.obstacle in {Held.DRIFTED, Held.ROLLBACK_LOOP, Held.TARGET, Held.WINDOW}
         return self.outcome is Outcome.PASS and self.standing.permits and not blocked
 
+    @property
+    def closing_reason(self) -> str:
+        """Why it is or was switched back: evidence that no longer passes, a lost approval, or a deleted pool."""
+        if self.ruling.held is Held.DELETED:
+            return "PoolDeleted"
+        return f"Approval{self.standing.state}" if self.outcome is Outcome.PASS else self.verdict.decisive.reason
+
 
 def judge_capability(case: Case, capability: Capability, previous: Case | None) -> Judged:
     """`previous` is the same case before the sweep that came before; only two failed sweeps close a capability."""
@@ -61,13 +68,15 @@ def judge_capability(case: Case, capability: Capability, previous: Case | None) 
     remembered = memory.remembered(case.pool.status, capability)
     target = case.world.target
     toggle = target.toggles.get(capability) if isinstance(target, TargetView) else None
-    digest = plan_hash(case, capability, remembered.epoch) if verdict.settled else remembered.plan_hash
+    digest = (plan_hash(case, capability, remembered.epoch) if verdict.settled else "") or remembered.plan_hash
     proposed_at = remembered.proposed_at if digest == remembered.plan_hash else case.now.replace(microsecond=0)
     approval = standing(_plan(case, capability, digest, proposed_at), case.world.approvals, case.now)
-    stands = _stands(case, capability, toggle, remembered)
-    obstacle = _obstacle(case, capability, toggle, digest, approval)
-    confirmed = stands is Stands.ON_OURS and verdict.outcome is Outcome.FAIL and _failed_too(previous, capability)
-    ruling = rule(_situation(case, capability, stands, verdict, approval, obstacle, confirmed=confirmed))
+    stands = _stands(case, capability, toggle)
+    obstacle = _obstacle(case, capability, toggle, digest, settled=verdict.settled)
+    confirmed = stands is Stands.ON_OURS and _confirmed(case, previous, capability, verdict)
+    ruling = rule(_situation(case, stands, verdict, approval, obstacle, confirmed=confirmed))
+    if case.pool.deleted:
+        ruling = _leaving(case, capability, stands)
     return Judged(
         capability=capability,
         verdict=verdict,
@@ -76,15 +85,31 @@ def judge_capability(case: Case, capability: Capability, previous: Case | None) 
         proposed_at=proposed_at if digest else None,
         standing=approval,
         stands=stands,
-        ruling=_possible(ruling, toggle),
+        ruling=_allowed(case, _possible(ruling, toggle)),
         toggle=toggle,
         baseline=memory.baseline_of(case.pool.status, toggle),
         obstacle=obstacle,
     )
 
 
-def _failed_too(previous: Case | None, capability: Capability) -> bool:
-    return previous is not None and previous.fresh and judge(previous, capability).outcome is Outcome.FAIL
+def _confirmed(case: Case, previous: Case | None, capability: Capability, verdict: Verdict) -> bool:
+    """A failure of the fabric stands once another, earlier sweep failed too; any other failure stands by itself."""
+    failed = [finding for finding in verdict.findings if finding.outcome is Outcome.FAIL]
+    if any(finding.concern not in {Concern.FABRIC, Concern.LOAD} for finding in failed):
+        return True
+    if not failed or previous is None or previous.evidence is None or case.evidence is None:
+        return False
+    then, now = previous.evidence, case.evidence
+    another = then.run_id != now.run_id and then.measured_at <= now.measured_at
+    return another and judge(previous, capability).outcome is Outcome.FAIL
+
+
+def _leaving(case: Case, capability: Capability, stands: Stands) -> Ruling:
+    """The pool is being deleted: nothing is enabled, and what is ours goes back where the pool says so."""
+    wish = case.pool.spec.rollback.on_delete
+    revert = {Capability.ROUTING: wish.routing, Capability.DISAGGREGATION: wish.disaggregation}
+    back = stands is Stands.ON_OURS and revert.get(capability) is DeleteAction.REVERT
+    return Ruling(Move.REVERT if back else Move.HOLD, Held.DELETED)
 
 
 def _plan(case: Case, capability: Capability, digest: str, proposed_at: datetime | None) -> Plan:
@@ -102,85 +127,44 @@ def _asked(case: Case, capability: Capability) -> tuple[Approval, tuple[str, ...
     return (block.approval, block.attestations) if block else (Approval.REQUIRED, ())
 
 
-def _stands(case: Case, capability: Capability, toggle: Toggle | None, remembered: CapabilityStatus) -> Stands:
+def _stands(case: Case, capability: Capability, toggle: Toggle | None) -> Stands:
     if toggle is None or toggle.switch is Switch.UNREADABLE:
-        return Stands.ON_OURS if remembered.enabled else Stands.OFF
+        return Stands.ON_OURS if memory.left_on(case.pool.status, capability) else Stands.OFF
     if toggle.switch is not Switch.ON:
         return Stands.OFF
     ours = memory.baseline_of(case.pool.status, toggle) or capability in case.pool.status.permitted
-    return Stands.ON_OURS if ours else Stands.ON_FOREIGN
+    nameless = not toggle.steps and memory.left_on(case.pool.status, capability)
+    return Stands.ON_OURS if ours or nameless else Stands.ON_FOREIGN
 
 
-def _obstacle(case: Case, capability: Capability, toggle: Toggle | None, digest: str, approval: Standing) -> Held:
+def _obstacle(case: Case, capability: Capability, toggle: Toggle | None, digest: str, *, settled: bool) -> Held:
     """The first thing that delays enabling, gravest first."""
-    if case.world.claimed_by or not isinstance(case.world.target, TargetView):
+    if case.world.claimed_by or not isinstance(case.world.target, TargetView) or (toggle and toggle.refusal):
         return Held.TARGET
-    if toggle is not None and (toggle.refusal or toggle.switch in {Switch.MIXED, Switch.UNREADABLE}):
+    if toggle is not None and toggle.steps and toggle.switch in {Switch.MIXED, Switch.UNREADABLE}:
         return Held.DRIFTED if memory.baseline_of(case.pool.status, toggle) else Held.TARGET
     if drifted(case, capability, toggle, digest):
         return Held.DRIFTED
-    if looping(case, capability):
+    if looping(case, capability, digest, settled=settled):
         return Held.ROLLBACK_LOOP
+    return _closed(case) or _delay(case, capability, toggle)
+
+
+def _closed(case: Case) -> Held:
+    try:
+        return Held.NOTHING if window_open(case.pool.spec.change_windows, case.now) else Held.WINDOW
+    except WindowError:
+        return Held.TARGET
+
+
+def _delay(case: Case, capability: Capability, toggle: Toggle | None) -> Held:
     if toggle is not None and toggle.conflict and case.pool.spec.enforcement.on_conflict is OnConflict.HOLD:
         return Held.CONFLICT
-    return _delay(case, capability)
-
-
-def _delay(case: Case, capability: Capability) -> Held:
     operation = case.pool.status.operation
     if operation is not None and operation.capability is not capability:
         return Held.OPERATION
-    try:
-        if not window_open(case.pool.spec.change_windows, case.now):
-            return Held.WINDOW
-    except WindowError:
-        return Held.TARGET
     ready_at = memory.cooled_down_at(case.pool.status, capability, case.pool.spec.rollback.cooldown.delta, case.now)
     return Held.COOLDOWN if ready_at is not None and case.now < ready_at else Held.NOTHING
-
-
-def overwritten(case: Case, capability: Capability, toggle: Toggle | None) -> bool:
-    """Whether another hand switched off what we had switched on: ours by baseline, off, and no operation in flight."""
-    operation = case.pool.status.operation
-    busy = operation is not None and operation.capability is capability
-    ours = bool(memory.baseline_of(case.pool.status, toggle))
-    return ours and not busy and toggle is not None and toggle.switch in {Switch.OFF, Switch.MIXED}
-
-
-def drifted(case: Case, capability: Capability, toggle: Toggle | None, digest: str) -> bool:
-    """Held as Drifted until the plan changes or a newer approval comes.
-
-    The split drifts at once; routing is re-applied once in a cool-down before it counts.
-    """
-    entries = memory.of(case.pool.status.history, capability, Action.DRIFTED)
-    if overwritten(case, capability, toggle):
-        return capability is not Capability.ROUTING or any(_within_cooldown(case, entry.time) for entry in entries)
-    newest = memory.of(case.pool.status.history, capability)[:1]
-    return any(
-        entry.action == Action.DRIFTED
-        and entry.plan_hash == digest
-        and not newer_approval(case, capability, entry.time)
-        for entry in newest
-    )
-
-
-def _within_cooldown(case: Case, then: datetime) -> bool:
-    return case.now - then < case.pool.spec.rollback.cooldown.delta
-
-
-def looping(case: Case, capability: Capability) -> bool:
-    """A second rollback within 24 h, and no approval since the last one."""
-    rolled = memory.recent_rollbacks(case.pool.status, capability, case.now)
-    return len(rolled) >= 2 and not newer_approval(case, capability, rolled[0].time)
-
-
-def newer_approval(case: Case, capability: Capability, than: datetime) -> bool:
-    """Whether an approval for this pool and capability came after that time."""
-    return any(
-        given.created_at > than
-        for given in case.world.approvals
-        if given.spec.capability is capability and given.spec.pool_ref.uid == case.pool.uid
-    )
 
 
 def _accepted(verdict: Verdict, approval: Standing) -> bool:
@@ -190,7 +174,6 @@ def _accepted(verdict: Verdict, approval: Standing) -> bool:
 
 def _situation(
     case: Case,
-    capability: Capability,
     stands: Stands,
     verdict: Verdict,
     approval: Standing,
@@ -204,7 +187,6 @@ def _situation(
         outcome=Outcome.PASS if _accepted(verdict, approval) else verdict.outcome,
         approval=approval.state,
         confirmed=confirmed,
-        expired=capability is Capability.DISAGGREGATION and case.evidence is not None and not case.fresh,
         adopt=case.pool.spec.enforcement.adopt,
         on_evidence_lost=rollback.on_evidence_lost,
         on_approval_lost=rollback.on_approval_lost,
@@ -217,3 +199,11 @@ def _possible(ruling: Ruling, toggle: Toggle | None) -> Ruling:
     if ruling.move not in {Move.ENABLE, Move.REVERT, Move.ADOPT} or (toggle is not None and toggle.steps):
         return ruling
     return Ruling(Move.HOLD, ruling.held or Held.ADVICE_ONLY)
+
+
+def _allowed(case: Case, ruling: Ruling) -> Ruling:
+    """Observe, Recommend and suspended pools never write the deployment, rollbacks included."""
+    spec = case.pool.spec
+    if ruling.move not in {Move.ENABLE, Move.REVERT, Move.ADOPT} or not (spec.suspend or spec.mode is not Mode.ENFORCE):
+        return ruling
+    return Ruling(Move.HOLD, ruling.held or (Held.SUSPENDED if spec.suspend else Held.MODE))

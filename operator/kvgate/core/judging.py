@@ -9,6 +9,7 @@ from functools import cached_property
 from kvgate.api.pool import DisaggregationCriteria
 from kvgate.core.estimate import Demand, Load, Share, Transfer, load
 from kvgate.core.evidence import Evidence, Layer, Sample
+from kvgate.core.moments import later
 from kvgate.core.rates import Fabric, PathRates, fabric, judged, slowest
 from kvgate.core.target import TargetView
 from kvgate.core.world import KVKnown, Pool, World
@@ -99,9 +100,3 @@ class Case:
 
     def has_layer(self, layer: Layer) -> bool:
         return any(sample.layer is layer for sample in self.numbers)
-
-
-def later(moment: datetime, span: timedelta) -> datetime:
-    """The moment after the span, or the last moment that can be written."""
-    end = datetime.max.replace(tzinfo=moment.tzinfo)
-    return end if end - moment < span else moment + span

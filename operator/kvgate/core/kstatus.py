@@ -84,7 +84,17 @@ def lost(turn: Turn) -> tuple[Said, ConditionType | None] | None:
     return None
 
 
+def adopting(turn: Turn) -> tuple[Said, ConditionType | None] | None:
+    for entry in _with(
+        turn, lambda entry: entry.stands is Stands.ON_FOREIGN and entry.capability in turn.ledger.recorded
+    ):
+        return unknown("Progressing", f"{entry.capability} was on and is taken over"), _RECONCILING
+    return None
+
+
 def verifying(turn: Turn) -> tuple[Said, ConditionType | None] | None:
+    if turn.case.pool.spec.mode is not Mode.ENFORCE:
+        return None
     for entry in _with(turn, lambda entry: entry.stands is Stands.ON_OURS):
         what = f"{entry.capability} is written; rollout, readiness and canaries are not observed by this version"
         return unknown("Progressing", what), _RECONCILING
@@ -108,8 +118,11 @@ def observing(turn: Turn) -> tuple[Said, ConditionType | None] | None:
         return true("Observing", "spec.criteria is empty: nothing is gated"), None
     if mode is Mode.ENFORCE:
         return None
-    told = "; ".join(f"{entry.capability}: {entry.verdict.decisive.message}" for entry in turn.judged)
-    return true("Observing", f"mode {mode} never patches; {told}"), None
+    told = [f"{entry.capability}: {entry.verdict.decisive.message}" for entry in turn.judged]
+    left = [
+        f"{entry.capability} stays on as Enforce left it" for entry in turn.judged if entry.stands is Stands.ON_OURS
+    ]
+    return true("Observing", "; ".join((f"mode {mode} never patches", *left, *told))), None
 
 
 def holding(turn: Turn) -> tuple[Said, ConditionType | None] | None:
@@ -125,6 +138,7 @@ ROWS: tuple[Row, ...] = (
     bad_spec,
     blocked,
     in_flight,
+    adopting,
     lost,
     verifying,
     first_sweep,

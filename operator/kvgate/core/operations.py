@@ -8,15 +8,15 @@ from dataclasses import dataclass, field, replace
 from kvgate.api.status import BaselineEntry, HistoryEntry, Operation
 from kvgate.api.words import Capability, Mode
 from kvgate.core import memory
-from kvgate.core.judged import Judged, overwritten
+from kvgate.core.drift import overwritten
+from kvgate.core.judged import Judged
 from kvgate.core.judging import Case
 from kvgate.core.memory import Action
 from kvgate.core.steps import Enable, Recommend, Revert, Step
 from kvgate.core.switching import Move, Stands
-from kvgate.core.target import Switch
+from kvgate.core.target import Switch, TargetView
 
 ENABLE, REVERT = "Enable", "Revert"
-_BUMPS_EPOCH = frozenset({Capability.DISAGGREGATION, Capability.KV_STORAGE})
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,30 @@ def settle(case: Case, judged: tuple[Judged, ...]) -> Ledger:
     status = case.pool.status
     baseline = status.target.baseline if status.target else ()
     epochs = {entry.capability: entry.remembered.epoch for entry in judged}
-    ledger = Ledger(status.history, baseline, status.operation, epochs)
+    ledger = _of_gated(case, judged, Ledger(status.history, baseline, status.operation, epochs))
     for entry in judged:
         ledger = _record(case, entry, ledger)
     if case.pool.spec.suspend or case.pool.spec.mode is not Mode.ENFORCE or case.world.claimed_by:
-        return replace(ledger, operation=None, steps=_recommendations(case, judged))
+        for entry in judged:
+            ledger = _dropped(entry, ledger) if _mine(entry, ledger) else ledger
+        return replace(ledger, steps=_recommendations(case, judged))
     for entry in judged:
         ledger = _begin(case, entry, ledger)
     return ledger
+
+
+def _of_gated(case: Case, judged: tuple[Judged, ...], ledger: Ledger) -> Ledger:
+    """An operation on a capability that is no longer gated is nobody's; what it never wrote needs no baseline."""
+    operation, target = ledger.operation, case.world.target
+    if operation is None or operation.capability in {entry.capability for entry in judged}:
+        return ledger
+    toggle = target.toggles.get(operation.capability) if isinstance(target, TargetView) else None
+    unwritten = memory.baseline_of(case.pool.status, toggle) if toggle and toggle.switch is Switch.OFF else ()
+    return replace(ledger, operation=None, baseline=tuple(e for e in ledger.baseline if e not in unwritten))
+
+
+def _mine(judged: Judged, ledger: Ledger) -> bool:
+    return ledger.operation is not None and ledger.operation.capability is judged.capability
 
 
 def _record(case: Case, judged: Judged, ledger: Ledger) -> Ledger:
@@ -55,12 +71,28 @@ def _record(case: Case, judged: Judged, ledger: Ledger) -> Ledger:
         return _ended(case, judged, ledger, Action.ENABLED, "CriteriaMet")
     if operation and operation.step == REVERT and switch is Switch.OFF:
         return _rolled_back(case, judged, ledger)
-    if operation is None and judged.stands is Stands.ON_OURS and not judged.baseline and judged.toggle:
+    if operation is None and switch is Switch.ON and _unrecorded(judged) and judged.toggle:
         adopted = replace(ledger, baseline=ledger.baseline + judged.toggle.off_values)
         return _noted(case, judged, adopted, Action.ADOPTED, "EnabledWhilePermitted")
     if operation is None and overwritten(case, judged.capability, judged.toggle):
-        return _noted(case, judged, _without_baseline(judged, ledger), Action.DRIFTED, "Overwritten")
-    return ledger
+        return _lost_field(case, judged, ledger, switch)
+    released = operation is None and switch is Switch.OFF and case.pool.spec.mode is not Mode.ENFORCE
+    return _without_baseline(judged, ledger) if released else ledger
+
+
+def _unrecorded(judged: Judged) -> bool:
+    """On and ours because it was permitted, and not in our books yet."""
+    named = judged.toggle is not None and bool(judged.toggle.off_values)
+    return judged.stands is Stands.ON_OURS and not judged.baseline and named
+
+
+def _lost_field(case: Case, judged: Judged, ledger: Ledger, switch: Switch) -> Ledger:
+    """Another hand's field is no longer ours to put back; where it took half, the other half still is."""
+    if case.pool.spec.suspend:
+        return ledger
+    kept = ledger if switch is Switch.MIXED else _without_baseline(judged, ledger)
+    told = any(entry.action == Action.DRIFTED for entry in memory.of(ledger.history, judged.capability)[:1])
+    return kept if told else _noted(case, judged, kept, Action.DRIFTED, "Overwritten")
 
 
 def _ended(case: Case, judged: Judged, ledger: Ledger, action: Action, reason: str) -> Ledger:
@@ -68,10 +100,10 @@ def _ended(case: Case, judged: Judged, ledger: Ledger, action: Action, reason: s
 
 
 def _rolled_back(case: Case, judged: Judged, ledger: Ledger) -> Ledger:
-    raised = ledger.epochs[judged.capability] + (judged.capability in _BUMPS_EPOCH)
+    raised = ledger.epochs[judged.capability] + (judged.capability in memory.RAISES_EPOCH)
     epochs = ledger.epochs | {judged.capability: raised}
     cleared = replace(_without_baseline(judged, ledger), epochs=epochs)
-    return _ended(case, judged, cleared, Action.REVERTED, judged.verdict.decisive.reason)
+    return _ended(case, judged, cleared, Action.REVERTED, judged.closing_reason)
 
 
 def _noted(case: Case, judged: Judged, ledger: Ledger, action: Action, reason: str) -> Ledger:
@@ -88,15 +120,17 @@ def _without_baseline(judged: Judged, ledger: Ledger) -> Ledger:
 
 def _begin(case: Case, judged: Judged, ledger: Ledger) -> Ledger:
     """At most one operation per target at a time; one that is no longer wanted is dropped."""
-    mine = ledger.operation is not None and ledger.operation.capability is judged.capability
+    mine = _mine(judged, ledger)
     if judged.capability in ledger.recorded or (ledger.operation is not None and not mine):
+        return ledger
+    if judged.toggle is None or not judged.toggle.steps:
         return ledger
     moves = {Move.ENABLE: ENABLE, Move.REVERT: REVERT}
     wanted = moves.get(judged.ruling.move)
-    if judged.ruling.move is Move.ADOPT and judged.toggle:
+    if judged.ruling.move is Move.ADOPT:
         adopted = replace(ledger, baseline=ledger.baseline + judged.toggle.off_values)
         return _noted(case, judged, adopted, Action.ADOPTED, "AdoptedBySpec")
-    if wanted is None or judged.toggle is None:
+    if wanted is None:
         return _dropped(judged, ledger) if mine else ledger
     return _started(case, judged, ledger, wanted)
 
@@ -120,7 +154,7 @@ def _started(case: Case, judged: Judged, ledger: Ledger, step: str) -> Ledger:
 
 def _patch(judged: Judged, operation: Operation) -> Step:
     if operation.step == REVERT:
-        return Revert(judged.capability, judged.baseline, operation.id, judged.verdict.decisive.reason)
+        return Revert(judged.capability, judged.baseline, operation.id, judged.closing_reason)
     steps = judged.toggle.steps if judged.toggle else ()
     return Enable(judged.capability, steps, operation.id)
 

@@ -22,7 +22,7 @@ def plan_hash(case: Case, capability: Capability, epoch: int) -> str:
         "capability": capability,
         "pool": case.pool.uid,
         "target": target.uid,
-        "steps": [asdict(step) for step in toggle.steps] if toggle else [],
+        "steps": [asdict(step) for step in sorted(toggle.steps)] if toggle else [],
         "targetProjection": toggle.projection if toggle else "",
         "criteria": _criteria(case, capability),
         "model": {**case.pool.spec.model.model_dump(mode="json", by_alias=True), "digest": kv.digest},

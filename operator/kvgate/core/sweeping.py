@@ -6,23 +6,27 @@ import hashlib
 from datetime import timedelta
 
 from kvgate.core import text
-from kvgate.core.evidence import Path
 from kvgate.core.judged import Judged
 from kvgate.core.judging import Case
+from kvgate.core.moments import later
 from kvgate.core.steps import Measure
 from kvgate.core.switching import Move
+
+_VOID = frozenset({"NodeNotCovered", "EvidenceOfAnotherPool", "EvidenceOfAnotherRun", "EvidenceExpired"})
 
 
 def sweep_due(case: Case, judged: tuple[Judged, ...]) -> Measure | None:
     """The sweep that should start now; None while one runs, while suspended, and while there is nothing to measure."""
     paths = tuple(path for path in case.world.nodes.paths if not path.same_node)
-    if case.world.sweeping or case.pool.spec.suspend or case.world.claimed_by or not judged or not paths:
+    if case.world.sweeping or case.pool.spec.suspend or case.pool.deleted or case.world.claimed_by:
         return None
-    reason = _reason(case, judged, paths)
+    if not judged or not paths:
+        return None
+    reason = _reason(case, judged)
     return Measure(run_id(case), paths, reason) if reason else None
 
 
-def _reason(case: Case, judged: tuple[Judged, ...], paths: tuple[Path, ...]) -> str:
+def _reason(case: Case, judged: tuple[Judged, ...]) -> str:
     if case.evidence is None:
         return "no evidence yet"
     if requested(case):
@@ -33,8 +37,8 @@ def _reason(case: Case, judged: tuple[Judged, ...], paths: tuple[Path, ...]) -> 
     interval = case.pool.spec.fabric.schedule.interval
     if age >= interval.delta or case.from_the_future:
         return f"the last sweep is {text.span(age.total_seconds())} old, interval is {interval}"
-    uncovered = any(f.reason in {"NodeNotCovered", "EvidenceOfAnotherPool"} for e in judged for f in e.verdict.findings)
-    return "nodes in use have no evidence" if uncovered and not set(paths) <= set(case.evidence.planned) else ""
+    void = next((f.reason for e in judged for f in e.verdict.findings if f.reason in _VOID), "")
+    return f"the last sweep does not count: {void}" if void else ""
 
 
 def requested(case: Case) -> bool:
@@ -52,5 +56,5 @@ def run_id(case: Case) -> str:
 def next_sweep_in(case: Case) -> timedelta | None:
     if case.evidence is None:
         return None
-    due = case.evidence.measured_at + case.pool.spec.fabric.schedule.interval.delta
+    due = later(case.evidence.measured_at, case.pool.spec.fabric.schedule.interval.delta)
     return max(due - case.now, timedelta(0))

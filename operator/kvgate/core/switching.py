@@ -43,6 +43,7 @@ class Held(StrEnum):
     TARGET = "Target"
     OPERATION = "Operation"
     CONFLICT = "Conflict"
+    DELETED = "Deleted"
     OUTSIDE_GATE = "OutsideGate"
     EVIDENCE = "Evidence"
     ADVICE_ONLY = "AdviceOnly"
@@ -56,7 +57,6 @@ class Situation:
     outcome: Outcome
     approval: ApprovalState
     confirmed: bool = False
-    expired: bool = False
     adopt: bool = False
     on_evidence_lost: LossAction = LossAction.HOLD
     on_approval_lost: LossAction = LossAction.HOLD
@@ -92,9 +92,9 @@ def _off(seen: Situation) -> Ruling:
 
 
 def _on(seen: Situation) -> Ruling:
-    if seen.outcome is Outcome.FAIL and not seen.expired:
+    if seen.outcome is Outcome.FAIL:
         return Ruling(Move.REVERT) if seen.confirmed else Ruling(Move.SWEEP_AGAIN)
-    if seen.outcome is not Outcome.PASS or seen.expired:
+    if seen.outcome is not Outcome.PASS:
         return _lost(seen.on_evidence_lost, Held.EVIDENCE)
     if seen.approval in {ApprovalState.VALID, ApprovalState.NOT_REQUIRED, ApprovalState.EXPIRED}:
         return Ruling(Move.STAY)

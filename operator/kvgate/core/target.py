@@ -33,7 +33,7 @@ class FabricClass(StrEnum):
         return self is not FabricClass.TCP
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class ToggleStep:
     """One env entry of one component, and the value that it has when the capability is on."""
 

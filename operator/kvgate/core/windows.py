@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
 from kvgate.api.pool import ChangeWindow
+from kvgate.core.moments import later
 
 
 class WindowError(ValueError):
@@ -22,7 +23,7 @@ def window_open(windows: Sequence[ChangeWindow], now: datetime) -> bool:
 
 def _inside(window: ChangeWindow, now: datetime) -> bool:
     last = _fire(window, now, reverse=True)
-    return last is not None and now < last + window.duration.delta
+    return last is not None and now < later(last.astimezone(UTC), window.duration.delta)
 
 
 def next_opening(windows: Sequence[ChangeWindow], now: datetime) -> datetime | None:
@@ -32,7 +33,7 @@ def next_opening(windows: Sequence[ChangeWindow], now: datetime) -> datetime | N
 
 def _fire(window: ChangeWindow, now: datetime, *, reverse: bool) -> datetime | None:
     try:
-        from_when = now + timedelta(seconds=1) if reverse else now
+        from_when = now.replace(microsecond=0) + timedelta(seconds=1) if reverse else now
         local = from_when.astimezone(ZoneInfo(window.time_zone))
         return next(CronSim(window.schedule, local, reverse=reverse), None)
     except (CronSimError, ValueError, KeyError, OSError) as error:

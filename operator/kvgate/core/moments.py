@@ -1,0 +1,11 @@
+"""Arithmetic on moments that holds at the end of the calendar too."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+
+def later(moment: datetime, span: timedelta) -> datetime:
+    """The moment after the span, or the last moment that can be written."""
+    end = datetime.max.replace(tzinfo=moment.tzinfo)
+    return end if end - moment < span else moment + span
