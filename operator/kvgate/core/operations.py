@@ -44,8 +44,21 @@ def settle(case: Case, judged: tuple[Judged, ...]) -> Ledger:
         for entry in judged:
             ledger = _dropped(entry, ledger) if _mine(entry, ledger) else ledger
         return replace(ledger, steps=_recommendations(case, judged))
-    for entry in judged:
+    ledger = _giving_way(judged, ledger)
+    for entry in sorted(judged, key=_reverts_first):
         ledger = _begin(case, entry, ledger)
+    return ledger
+
+
+def _reverts_first(judged: Judged) -> bool:
+    return judged.ruling.move is not Move.REVERT
+
+
+def _giving_way(judged: tuple[Judged, ...], ledger: Ledger) -> Ledger:
+    """An enable in flight gives way to a revert of another capability: nothing unverified delays closing."""
+    enabling = [entry for entry in judged if _mine(entry, ledger) and entry.ruling.move is Move.ENABLE]
+    if enabling and any(entry.ruling.move is Move.REVERT for entry in judged):
+        return _dropped(enabling[0], ledger)
     return ledger
 
 
@@ -136,7 +149,8 @@ def _begin(case: Case, judged: Judged, ledger: Ledger) -> Ledger:
 
 
 def _dropped(judged: Judged, ledger: Ledger) -> Ledger:
-    never_written = judged.stands is Stands.OFF and ledger.operation is not None and ledger.operation.step == ENABLE
+    off = judged.toggle is not None and judged.toggle.switch is Switch.OFF
+    never_written = off and ledger.operation is not None and ledger.operation.step == ENABLE
     kept = _without_baseline(judged, ledger) if never_written else ledger
     return replace(kept, operation=None)
 
