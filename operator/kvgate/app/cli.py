@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from inspect import cleandoc
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ class _Command(click.Command):
         self.examples = examples
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        self.format_help_text(ctx, formatter)
+        formatter.write_text(cleandoc(self.help or ""))
         if self.examples:
             with formatter.section("Examples"):
                 formatter.write("".join(f"  {line}\n" for line in self.examples))
@@ -195,9 +196,9 @@ def reconcile(folder: Path, settings: Path | None, output: str) -> int:
 def demo(keep: Path | None, output: str) -> int:
     """Measure two real links, hold one pool and open the other.
 
-    Needs no cluster, iperf3, and half a minute. As root it makes two pairs of network namespaces with shaped links,
-    else the same in a user namespace; where neither may be, it says so and uses loopback. Exits 0 when both pools end
-    as expected.
+    It needs iperf3 and half a minute, and no cluster. As root it makes two pairs of network namespaces with shaped
+    links, else the same in a user namespace; where neither may be, it says so and uses loopback. Exits 0 when both
+    pools end as expected.
     """
     return FINE if demonstration.run(keep, Format(output), _console(), _errors(), _now) else NOT_PASSED
 

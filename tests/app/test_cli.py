@@ -1,0 +1,191 @@
+"""The command line as a shell sees it: exit codes, one line of complaint, and no traceback ever."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.app.test_bad_input import one_line
+from tests.app.yard import FAST, SLOW, kvgate, opened, sample, yard
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "kvgate.app"]
+COMMANDS = ("demo", "lint", "evaluate", "reconcile", "crds", "version")
+
+
+def run(
+    *arguments: str | Path, stdin: str = "", shell: str = "", environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """kvgate in a process of its own; `shell` is what follows it on a shell's line."""
+    command = ["bash", "-c", f'set -o pipefail; "$@" {shell}', "bash", *COMMAND, *map(str, arguments)]
+    return subprocess.run(
+        command, input=stdin, capture_output=True, text=True, timeout=60, check=False, env=environment or {**os.environ}
+    )
+
+
+def test_without_a_command_it_shows_the_same_as_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert kvgate() == 0
+    alone = capsys.readouterr().out
+    assert kvgate("--help") == 0
+    assert alone == capsys.readouterr().out
+    assert alone.splitlines()[-1] == 'Use "kvgate [command] --help" for more information about a command.'
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    kvgate("-h")
+    said = capsys.readouterr().out
+    assert all(f"\n  {name} " in said for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_has_help_of_its_own(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert kvgate(name, "--help") == 0
+    said = capsys.readouterr().out
+    assert f"Usage:\n  kvgate {name}" in said
+    assert all(len(line) <= 120 for line in said.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(("bogus",), 'unknown command "bogus"', id="a command that does not exist"),
+        pytest.param(("demo", "--fast"), "--fast", id="a flag that does not exist"),
+        pytest.param(("demo", "-o", "xml"), "xml", id="a format that does not exist"),
+        pytest.param(("lint",), "FILES", id="lint without files"),
+        pytest.param(("evaluate",), "--pool", id="evaluate without a pool"),
+        pytest.param(("reconcile",), "-f", id="reconcile without a directory"),
+        pytest.param(("lint", "{tmp}/none.yaml"), "does not exist", id="a file that is missing"),
+        pytest.param(("lint", "{tmp}"), "is a directory", id="a directory instead of a file"),
+        pytest.param(("evaluate", "--pool", "{tmp}", "--evidence", "{tmp}"), "is a directory", id="a pool that is one"),
+        pytest.param(("reconcile", "-f", "{tmp}/none"), "does not exist", id="a directory that is missing"),
+        pytest.param(("reconcile", "-f", "{tmp}/file"), "is a file", id="a file instead of a directory"),
+        pytest.param(("reconcile", "-f", "{tmp}/empty"), "holds no InferencePool", id="a directory without a pool"),
+        pytest.param(("version", "now"), "now", id="an argument too many"),
+        pytest.param(("crds", "--out", "{tmp}/file/in"), "cannot be written", id="a place for CRDs that is none"),
+    ],
+)
+def test_wrong_use_is_one_line_and_exit_code_2(
+    arguments: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("")
+    assert kvgate(*(argument.format(tmp=tmp_path) for argument in arguments)) == 2
+    assert said in one_line(capsys)
+
+
+def test_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert kvgate("version") == 0
+    assert capsys.readouterr().out.startswith("kvgate 0.")
+
+
+def test_the_crds_go_to_a_pipe_or_a_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert kvgate("crds") == 0
+    piped = list(yaml.safe_load_all(capsys.readouterr().out))
+    assert kvgate("crds", "--out", tmp_path / "new" / "crds") == 0
+    written = [yaml.safe_load(path.read_text()) for path in sorted((tmp_path / "new" / "crds").iterdir())]
+    assert {document["metadata"]["name"] for document in piped} == {d["metadata"]["name"] for d in written}
+
+
+def test_lint_finds_and_says_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(sample("pool.yaml").replace("ttftBudget: 2s", 'ttftBudget: "2"'))
+    assert kvgate("lint", bad) == 1
+    said = capsys.readouterr()
+    assert said.out.startswith(f"{bad}: spec.criteria.disaggregation.ttftBudget")
+    assert said.err == ""
+
+
+def test_lint_opens_a_list_as_kubectl_prints_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good, bad = yaml.safe_load(sample("pool.yaml")), yaml.safe_load(sample("pool.yaml"))
+    bad["spec"]["workload"]["prompts"] = []
+    listed = tmp_path / "list.yaml"
+    listed.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": [good, bad]}))
+    assert kvgate("lint", listed) == 1
+    assert "spec.workload.prompts" in capsys.readouterr().out
+
+
+def test_lint_reads_what_it_can_and_says_what_it_cannot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "list.yaml").write_text("- 1\n")
+    (tmp_path / "good.yaml").write_text(sample("pool.yaml"))
+    assert kvgate("lint", tmp_path / "list.yaml", tmp_path / "good.yaml") == 1
+    assert "is a list" in capsys.readouterr().out
+
+
+def test_a_pool_that_passes_exits_0_and_one_that_does_not_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    opened(tmp_path / "fast")
+    yard(tmp_path / "slow", SLOW).settle()
+    assert kvgate("reconcile", "-f", tmp_path / "fast") == 0
+    assert kvgate("reconcile", "-f", tmp_path / "slow") == 1
+    assert capsys.readouterr().err == ""
+
+
+def test_brackets_in_a_name_are_no_markup(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = yard(tmp_path, SLOW)
+    pool = tmp_path / "pool.yaml"
+    pool.write_text(pool.read_text().replace("name: Qwen/Qwen3-0.6B", 'name: "a[/b][red]:smile:"'))
+    made.settle()
+    assert kvgate("reconcile", "-f", tmp_path) == 1
+    assert "a[/b][red]:smile:" in capsys.readouterr().out
+
+
+def test_a_reader_that_goes_away_gets_no_traceback() -> None:
+    done = run("crds", shell="| head -1")
+    assert (done.stdout, done.stderr) == ("---\n", "")
+
+
+def test_a_reader_that_never_came_gets_no_traceback(tmp_path: Path) -> None:
+    yard(tmp_path, SLOW).settle()
+    for arguments in (("crds",), ("reconcile", "-f", tmp_path), ("reconcile", "-f", tmp_path, "-o", "json")):
+        done = run(*arguments, shell="| true")
+        assert done.stderr == "", arguments
+
+
+@pytest.mark.parametrize("arguments", [("crds",), ("version",), ("bogus",), ("reconcile", "-f", "{tmp}")])
+def test_closed_streams_are_no_traceback(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    yard(tmp_path, SLOW).settle()
+    words = [word.format(tmp=tmp_path) for word in arguments]
+    assert "Traceback" not in run(*words, shell=">&-").stderr
+    assert "Traceback" not in run(*words, shell="2>&-").stdout
+
+
+def test_a_terminal_without_arrows_gets_question_marks(tmp_path: Path) -> None:
+    yard(tmp_path, SLOW).settle()
+    plain = {**os.environ, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PYTHONIOENCODING": ""}
+    done = run("reconcile", "-f", tmp_path, environment=plain)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "prefill-1?decode-1" in done.stdout
+
+
+def test_tables_are_aligned_and_carry_no_colour_where_no_terminal_reads(tmp_path: Path) -> None:
+    yard(tmp_path, FAST).settle()
+    shown = run("reconcile", "-f", tmp_path).stdout
+    assert "\x1b" not in shown
+    assert not [line for line in shown.splitlines() if line != line.rstrip()]
+
+
+def test_nothing_of_a_message_is_lost_where_no_terminal_reads(tmp_path: Path) -> None:
+    yard(tmp_path, SLOW).settle()
+    shown = " ".join(run("reconcile", "-f", tmp_path).stdout.split())
+    assert "TTFTBudgetExceeded" in shown
+    assert "a faster path, a larger budget or shorter prompts would change that" in shown
+
+
+def test_ctrl_c_is_130_and_one_line(tmp_path: Path) -> None:
+    """A FIFO without a writer keeps kvgate reading until it is interrupted."""
+    fifo = tmp_path / "settings.yaml"
+    os.mkfifo(fifo)
+    yard(tmp_path / "pools", SLOW).settle()
+    with subprocess.Popen(
+        [*COMMAND, "reconcile", "-f", tmp_path / "pools", "--settings", fifo], stderr=subprocess.PIPE, text=True
+    ) as process:
+        writer = os.open(fifo, os.O_WRONLY)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+        os.close(writer)
+    assert (process.returncode, said.strip()) == (130, "kvgate: error: stopped")
