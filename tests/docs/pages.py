@@ -10,6 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = tuple(sorted((ROOT / "docs").glob("*.md")))
 _FENCE = re.compile(r"^```(\S*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_CELL_END = re.compile(r"(?<!\\)\|")
 _CODE = re.compile(r"`([^`]+)`")
 
 
@@ -79,7 +80,7 @@ def _rows(text: str) -> Iterator[Row]:
         if not line.startswith("|"):
             kind = ""
             continue
-        cells = tuple(cell.strip() for cell in line.strip("|").split("|"))
+        cells = tuple(cell.strip() for cell in _CELL_END.split(line.strip("|")))
         if not kind:
             kind = cells[0]
         elif set(line) - set("|-: "):
