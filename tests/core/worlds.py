@@ -154,12 +154,12 @@ class Scene:
         """The next turn, with what this one wrote; the deployment and the sweeps stay as they are."""
         return self.but(status=self.decide().status).later(seconds=seconds)
 
-    def approved(self, capability: Capability = SPLIT, **fields: object) -> Self:
+    def approved(self, capability: Capability = SPLIT, /, **fields: object) -> Self:
         """A person approves the plan that stands in the status."""
         return self.but(approvals=(*self.approvals, approval(self, capability, **fields)))
 
 
-def approval(scene: Scene, capability: Capability = SPLIT, **fields: object) -> GivenApproval:
+def approval(scene: Scene, capability: Capability = SPLIT, /, **fields: object) -> GivenApproval:
     wire = {
         "poolRef": {"name": "qwen3", "uid": cases.POOL_UID},
         "capability": capability,
