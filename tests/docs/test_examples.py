@@ -176,3 +176,18 @@ def test_every_command_is_explained() -> None:
 def test_the_annotations_of_nodes_are_those_of_the_code() -> None:
     rows = pages.rows(pages.page("cli.md"), "annotation")
     assert [row.word for row in rows] == [NETWORK_NAMESPACE, LOOPBACK, PACED]
+
+
+def test_every_message_that_the_runbook_quotes_is_one_of_the_code() -> None:
+    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "operator").rglob("*.py"))
+    quoted = [row.word for row in pages.rows(pages.page("runbook.md"), "symptom") if row.cells[0].startswith("`")]
+    assert len(quoted) > 3
+    assert [words for words in quoted if words.removesuffix("…") not in source] == []
+
+
+def test_every_reason_that_the_runbook_sorts_by_is_explained() -> None:
+    explained = set(re.findall(r"^\| `(\w+)` \|", pages.page("conditions.md"), re.MULTILINE))
+    sorted_by = {
+        word for row in pages.rows(pages.page("runbook.md"), "reason") for word in re.findall(r"\w+", row.cells[0])
+    }
+    assert sorted_by - explained == set()
