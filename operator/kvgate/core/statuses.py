@@ -112,7 +112,7 @@ def _estimate(case: Case, tokens: int) -> Estimate:
     total = added_ttft(case, tokens, wait or 0.0)
     return Estimate(
         prompt_tokens=tokens,
-        kv_bytes=case.transfer.kv_bytes(tokens) if case.transfer else 0,
+        kv_bytes=min(case.transfer.kv_bytes(tokens), LARGEST_WHOLE_NUMBER) if case.transfer else 0,
         added_ttft_milliseconds=milliseconds(total),
         queue_milliseconds=None if wait is None else milliseconds(wait),
         budget_milliseconds=milliseconds(budget.seconds),
@@ -121,7 +121,10 @@ def _estimate(case: Case, tokens: int) -> Estimate:
     )
 
 
-LONGEST_WAIT_MILLISECONDS = 2**53
+LARGEST_WHOLE_NUMBER = 2**53
+"""The API server keeps 64 bits, and JSON readers no more than this exactly."""
+
+LONGEST_WAIT_MILLISECONDS = LARGEST_WHOLE_NUMBER
 """What stands in the status for a wait without end: JSON has no infinity."""
 
 
