@@ -23,7 +23,7 @@ def run(
     *arguments: str | Path, stdin: str = "", shell: str = "", environment: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """kvgate in a process of its own; `shell` is what follows it on a shell's line."""
-    command = ["bash", "-c", f'set -o pipefail; "$@" {shell}', "bash", *COMMAND, *map(str, arguments)]
+    command = ["/bin/bash", "-c", f'set -o pipefail; "$@" {shell}', "bash", *COMMAND, *map(str, arguments)]
     return subprocess.run(
         command, input=stdin, capture_output=True, text=True, timeout=60, check=False, env=environment or {**os.environ}
     )

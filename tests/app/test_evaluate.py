@@ -125,9 +125,7 @@ def test_it_shows_the_patch_and_the_approval_that_is_missing(
     ("which", "content", "said"),
     [
         pytest.param("pool", sample("config.yaml"), "holds no InferencePool", id="a pool file without a pool"),
-        pytest.param(
-            "target", "apiVersion: v1\nkind: Secret\n", "holds no DynamoGraphDeployment", id="a target that is none"
-        ),
+        pytest.param("target", "kind: Secret\n", "holds no DynamoGraphDeployment", id="a target that is none"),
         pytest.param("evidence", "- a list\n", "is a list", id="evidence that is a list"),
         pytest.param("evidence", "a: [\n", "no YAML", id="evidence that is no YAML"),
         pytest.param(
