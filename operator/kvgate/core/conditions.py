@@ -13,11 +13,11 @@ from kvgate.core.drift import newer_approval
 from kvgate.core.findings import Finding
 from kvgate.core.judged import Judged
 from kvgate.core.judging import Case
-from kvgate.core.memory import Action, of
+from kvgate.core.memory import Action, cooled_down_at, of
 from kvgate.core.operations import Ledger
 from kvgate.core.switching import Held, Stands
 from kvgate.core.target import Switch, TargetProblem
-from kvgate.core.windows import WindowError, window_open
+from kvgate.core.windows import WindowError, next_opening, window_open
 
 LONGEST_MESSAGE = 4096
 
@@ -155,21 +155,21 @@ def enabled(capability: Capability) -> Callable[[Turn], Said]:
             return unknown("AwaitingVerification", "the deployment's spec holds it; the running pods were not observed")
         if entry.ruling.held is Held.CRITERIA:
             return false("HeldByCriteria", f"{entry.verdict.decisive.reason}: see {capability}Accepted")
-        return false(f"HeldBy{entry.ruling.held}" if entry.ruling.held else "Off", held_message(entry))
+        return false(f"HeldBy{entry.ruling.held}" if entry.ruling.held else "Off", held_message(turn, entry))
 
     return said
 
 
-def held_message(entry: Judged) -> str:
+def held_message(turn: Turn, entry: Judged) -> str:
     messages = {
         Held.CRITERIA: entry.verdict.decisive.message,
         Held.APPROVAL: entry.standing.message,
-        Held.WINDOW: "no change window is open",
-        Held.COOLDOWN: "the cool-down after the last rollback has not passed",
+        Held.WINDOW: _until_window(turn) if entry.ruling.held is Held.WINDOW else "",
+        Held.COOLDOWN: _until_cooled_down(turn, entry),
         Held.CONFLICT: _conflict(entry),
         Held.DRIFTED: "another hand overwrote the field",
         Held.ROLLBACK_LOOP: "rolled back twice within 24 h: change the spec or approve anew",
-        Held.TARGET: "the target cannot be switched: see TargetResolved",
+        Held.TARGET: _unswitchable(entry),
         Held.OPERATION: "another capability is being switched",
         Held.MODE: "spec.mode never writes the deployment; set it to Enforce to switch it on",
         Held.SUSPENDED: "spec.suspend is true",
@@ -177,6 +177,26 @@ def held_message(entry: Judged) -> str:
         Held.ADVICE_ONLY: "kvgate has no field to switch for it: it is the user's to switch",
     }
     return messages.get(entry.ruling.held, "it is off")
+
+
+def _until_window(turn: Turn) -> str:
+    opens = next_opening(turn.case.pool.spec.change_windows, turn.case.now)
+    when = f"the next opens at {text.moment(opens)}" if opens else "none ever opens: correct spec.changeWindows"
+    return f"no change window is open, {when}"
+
+
+def _until_cooled_down(turn: Turn, entry: Judged) -> str:
+    cooldown = turn.case.pool.spec.rollback.cooldown
+    ready = cooled_down_at(turn.case.pool.status, entry.capability, cooldown.delta, turn.case.now)
+    until = text.moment(ready) if ready else "its end"
+    return f"held until {until} after a rollback: rollback.cooldown is {cooldown}, doubled for each one within 24 h"
+
+
+def _unswitchable(entry: Judged) -> str:
+    if entry.toggle is not None and entry.toggle.switch is Switch.MIXED and entry.toggle.refusal is None:
+        fields = ", ".join(f"{step.component}/{step.env}" for step in entry.toggle.steps)
+        return f"of {fields} some are on and some are off: whoever set them must make them agree"
+    return "the target cannot be switched: see TargetResolved"
 
 
 def _conflict(entry: Judged) -> str:

@@ -127,7 +127,7 @@ def observing(turn: Turn) -> tuple[Said, ConditionType | None] | None:
 
 def holding(turn: Turn) -> tuple[Said, ConditionType | None] | None:
     for entry in _with(turn, lambda entry: entry.stands is Stands.OFF):
-        why = held_message(entry)
+        why = held_message(turn, entry)
         word = entry.ruling.held or Held.CRITERIA
         return true(f"HoldingFor{word}", f"{entry.capability} stays off: {why}"), None
     return None
