@@ -142,7 +142,7 @@ def _read(name: str, index: ReportSpec, measured_at: datetime, bodies: list[dict
     return Evidence(
         run_id=index.run_id,
         pool_uid=index.pool_ref.uid,
-        planned=tuple(Path(source, destination) for source, destination in frame["planned"]),
+        planned=tuple(Path(_text(source), _text(destination)) for source, destination in frame["planned"]),
         samples=tuple(samples),
         measured_at=measured_at,
         nodes=tuple(NodeIdentity(**node) for node in frame["nodes"]),
@@ -177,21 +177,53 @@ def _unpacked(ref: ShardRef, index: ReportSpec, by_name: Mapping[str, ReportSpec
     return body
 
 
+_TEXTS = ("run_id", "tool", "operation", "transport", "interface")
+_NUMBERS = (
+    "streams", "bytes_moved", "seconds", "retransmits", "host_cpu_percent", "remote_cpu_percent", "interface_bytes",
+    "serving_bytes_per_second",
+)  # fmt: skip
+
+
 def _sample_in(row: dict[str, Any]) -> Sample:
+    for name in _TEXTS:
+        _text(row[name])
+    for name in _NUMBERS:
+        _number(row[name])
     failure = row["failure"]
     return Sample(
         **row
         | {
-            "path": Path(**row["path"]),
+            "path": Path(_text(row["path"]["source"]), _text(row["path"]["destination"])),
             "layer": Layer(row["layer"]),
             "memory": Memory(row["memory"]),
             "phase": Phase(row["phase"]),
-            "measured_at": datetime.fromisoformat(row["measured_at"]),
-            "failure": None if failure is None else Failure(FailureKind(failure["kind"]), failure["message"]),
-            "notes": tuple(row["notes"]),
+            "measured_at": _moment(row["measured_at"]),
+            "failure": None if failure is None else Failure(FailureKind(failure["kind"]), _text(failure["message"])),
+            "notes": tuple(_text(note) for note in row["notes"]),
             "bytes_per_second": _rate(row["bytes_per_second"]),
         }
     )
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("text")
+    return value
+
+
+def _number(value: object) -> None:
+    """A finite number that is not negative, or none."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        raise ValueError("number")
+
+
+def _moment(value: object) -> datetime:
+    moment = datetime.fromisoformat(_text(value))
+    if moment.tzinfo is None:
+        raise ValueError("zone")
+    return moment
 
 
 def _rate(value: object) -> float | None:
