@@ -85,8 +85,8 @@ def _fabric(read: Target) -> core.FabricClass:
 
 
 def _pods(read: Target, role: Role) -> int | None:
-    """The worker pods of a role; None where any count is not known, for a part of a sum is no sum."""
-    counts = [worker.replicas for worker in read.workers if worker.role is role]
+    """The worker pods of a role, split or not; None where any count is not known, for a part of a sum is no sum."""
+    counts = [worker.replicas for worker, given in assigned(read) if given is role]
     known = [count for count in counts if count is not None]
     return sum(known) if counts and len(known) == len(counts) else None
 
