@@ -96,10 +96,12 @@ class _Found:
     def add(self, source: Source) -> None:
         kind, version = str(source.body.get("kind", "")), str(source.body.get("apiVersion", ""))
         key = key_of(source.body)
-        first = self.seen.setdefault((version.partition("/")[0], kind, *key), source.where)
-        if first != source.where and key[1]:
-            self.problems.append(Problem(source.where, f"{kind} {key[1]} is already defined in {first}"))
+        identity = (version.partition("/")[0], kind, *key)
+        if identity in self.seen and key[1]:
+            what = f"{kind} {key[1]} is already defined in {self.seen[identity]}; keep one"
+            self.problems.append(Problem(source.where, what))
             return
+        self.seen[identity] = source.where
         reader = _READERS.get((version, kind)) or (_READERS[TARGET_KIND,] if kind == TARGET_KIND else None)
         if reader:
             reader(self, source)
