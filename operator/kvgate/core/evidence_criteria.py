@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvgate.api.words import EndpointTool, Outcome
 from kvgate.core import text
-from kvgate.core.evidence import Evidence, FailureKind, Memory, NodeIdentity, Phase, Sample
+from kvgate.core.evidence import Evidence, FailureKind, Memory, NodeIdentity, Phase
 from kvgate.core.findings import Concern, Finding
 from kvgate.core.judging import Case
 from kvgate.core.rates import PathRates
@@ -96,17 +96,24 @@ def paths_covered(case: Case) -> Finding:
     limit = case.criteria.min_coverage
     share = answered / len(between) if between else 0.0
     what = f"{answered} of {len(between)} paths in use gave an answer ({text.percent(share)}), minCoverage is {limit}"
+    silent = [path for path in between if not path.answered]
+    if missing := _never_planned(case.evidence, silent):
+        why = f"{what}; no evidence covers node {text.listed(missing)}: a new sweep is due"
+        return _finding("coverage", Outcome.UNKNOWN, "NodeNotCovered", why)
     if answered and share >= limit.fraction - 1e-9:
         return _finding("coverage", Outcome.PASS, "PathsCovered", what)
-    return _gap(case.evidence, [path for path in between if not path.answered], what)
+    return _gap(silent, what)
 
 
-def _gap(evidence: Evidence, silent: list[PathRates], what: str) -> Finding:
-    covered = {node for path in evidence.planned for node in (path.source, path.destination)}
-    missing = {node for path in silent for node in (path.path.source, path.path.destination)} - covered
-    if missing:
-        why = f"{what}; no evidence covers node {text.listed(tuple(sorted(missing)))}: a new sweep is due"
-        return _finding("coverage", Outcome.UNKNOWN, "NodeNotCovered", why)
+def _never_planned(evidence: Evidence, silent: list[PathRates]) -> tuple[str, ...]:
+    """Nodes that came after the sweep was planned: minCoverage is a share of what was planned, and excuses none."""
+    if not silent:
+        return ()
+    planned = {node for path in evidence.planned for node in (path.source, path.destination)}
+    return tuple(sorted({node for path in silent for node in (path.path.source, path.path.destination)} - planned))
+
+
+def _gap(silent: list[PathRates], what: str) -> Finding:
     told = tuple(_explained(path) for path in silent[:3])
     more = f" and {len(silent) - 3} more" if len(silent) > 3 else ""
     timed_out = any(f.kind is FailureKind.CONNECT_TIMEOUT for path in silent for f in path.failures)
@@ -188,20 +195,17 @@ def same_thing_measured(case: Case) -> Finding:
     measured = case.fabric.measured
     if not measured or worker is None:
         return _unmeasured(case, "kind")
-    if worker.rdma and not all(any(sample.transport != TCP for sample in path.samples) for path in measured):
-        what = f"the workers ask for {worker} devices, and only TCP was measured: TCP says nothing about RDMA"
+    nearest = tuple(sample for path in measured for sample in path.nearest)
+    if worker.rdma and any(sample.transport == TCP for sample in nearest):
+        what = f"the workers ask for {worker} devices, and TCP was measured: TCP says nothing about RDMA"
         return _finding("kind", Outcome.INCONCLUSIVE, "Unmeasured", what)
     if not worker.rdma and any(sample.transport != TCP for sample in case.numbers):
         what = "the workers ask for no RDMA device and would use TCP, and something else was measured"
         return _finding("kind", Outcome.INCONCLUSIVE, "Unmeasured", f"{what}: measure TCP, or give them the device")
-    if worker.rdma and not all(any(map(_gpu_over_rdma, path.samples)) for path in measured):
+    if worker.rdma and any(sample.memory is Memory.HOST for sample in nearest):
         what = "the workers move GPU memory over RDMA, and only host memory was measured"
         return _finding("kind", Outcome.INCONCLUSIVE, "MemoryKindUnmeasured", what)
     return _finding("kind", Outcome.PASS, "SameThingMeasured", f"the workers use {worker}, which was measured")
-
-
-def _gpu_over_rdma(sample: Sample) -> bool:
-    return sample.memory is Memory.GPU and sample.transport != TCP
 
 
 def _needs_evidence(case: Case, criterion: str) -> Finding | None:

@@ -35,6 +35,11 @@ class PathRates:
         return min(self.link, self.endpoint)
 
     @property
+    def nearest(self) -> tuple[Sample, ...]:
+        """The samples of the layer nearest to the worker: of the endpoint, or of the link where that is all."""
+        return tuple(sample for sample in self.samples if sample.layer is Layer.ENDPOINT) or self.samples
+
+    @property
     def answered(self) -> bool:
         """Whether the path has a number, or is known to carry nothing."""
         return bool(self.samples) or self.unreachable is not None
