@@ -9,3 +9,11 @@ class EdgeError(Exception):
 
 class MeasureError(EdgeError):
     """A sweep could not be run from here."""
+
+
+class PoolGoneError(EdgeError):
+    """There is no such pool any more."""
+
+
+class WriteConflictError(EdgeError):
+    """Somebody wrote the object since it was read: look again. No fault of anybody's."""
