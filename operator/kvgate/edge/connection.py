@@ -1,0 +1,27 @@
+"""The connection to the API server: the kubeconfig's where one is given, else the pod's own ServiceAccount's."""
+
+from __future__ import annotations
+
+from kubernetes import client, config
+
+from kvgate.edge.errors import EdgeError
+
+CALL_SECONDS = 5.0
+"""How long any one call may take; it is never repeated by itself."""
+
+
+def connect(kubeconfig: str = "") -> client.ApiClient:
+    """A client of its own, that others' settings do not reach. Raises EdgeError where nothing says whom to ask."""
+    configuration = client.Configuration()
+    try:
+        if kubeconfig:
+            config.load_kube_config(  # type: ignore[no-untyped-call]
+                config_file=kubeconfig, client_configuration=configuration, persist_config=False
+            )
+        else:
+            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+    except (config.ConfigException, OSError) as error:
+        where = kubeconfig or "the pod's ServiceAccount"
+        raise EdgeError(f"{where}: holds no credentials for a cluster; set KUBECONFIG, or run in a pod") from error
+    configuration.retries = False
+    return client.ApiClient(configuration)
