@@ -290,7 +290,9 @@ def test_a_node_that_this_host_does_not_play(tmp_path: Path, capsys: pytest.Capt
         'local.kvgate.dev/loopback: "true"\n'
     )
     status = yaml.safe_load(said.out)["pools"][0]["status"]
-    assert (status["lastHandledMeasureAt"], status["capabilities"][0]["outcome"]) == ("", "Unknown")
+    assert status["capabilities"][0]["outcome"] == "Unknown"
+    assert kvgate("reconcile", "-f", tmp_path) == 1
+    assert "cannot be measured" in capsys.readouterr().err, "the request was forgotten"
     assert (tmp_path / DEPLOYMENT).read_text() == sample(DEPLOYMENT)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -87,7 +88,7 @@ def _start(host: Host, workplace: Path) -> _Walk:
     log, errors = workplace / f"{host.node}.log", workplace / f"{host.node}.err"
     files = ("--schedule", str(workplace / "schedule.json"), "--peers", str(workplace / "peers.json"))
     where = ("--node", host.node, "--bind", host.address, "--port", str(host.port))
-    command = (*host.entry, sys.executable, "-m", "kvgate_probe", "walk", *files, *where)
+    command = (*_dying_with_us(), *host.entry, sys.executable, "-m", "kvgate_probe", "walk", *files, *where)
     try:
         with log.open("wb") as out, errors.open("wb") as err:
             process = subprocess.Popen(  # noqa: S603
@@ -96,6 +97,11 @@ def _start(host: Host, workplace: Path) -> _Walk:
     except OSError as error:
         raise MeasureError(f"the walker of {host.node} cannot be started ({error.strerror})") from error
     return _Walk(host, process, log, errors)
+
+
+def _dying_with_us() -> tuple[str, ...]:
+    """What has the kernel end a walker politely when this process is killed: a later sweep needs its ports."""
+    return ("setpriv", "--pdeathsig", "TERM") if sys.platform == "linux" and shutil.which("setpriv") else ()
 
 
 def _waited(walks: list[_Walk], schedule: Schedule, limit_seconds: float, progress: Progress) -> list[_Walk]:
