@@ -1,0 +1,209 @@
+"""The manifests of a sweep in a cluster: one ConfigMap with the schedule, and one Job per node that walks it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kvgate.api.wire import API_VERSION
+from kvgate_probe.wire import Schedule, encode_schedule
+
+Manifest = dict[str, object]
+POOL_UID = "kvgate.dev/pool-uid"
+RUN = "kvgate.dev/run"
+NODE = "kvgate.dev/node"
+PEERS = "kvgate.dev/peers"
+SCHEDULE_DIGEST = "kvgate.dev/schedule-digest"
+SCHEDULE_KEY = "schedule.json"
+CONTAINER = "walker"
+HOSTNAME = "kubernetes.io/hostname"
+PROBE_USER = 65532
+LARGEST_SCHEDULE_BYTES = 1_000_000
+"""A ConfigMap is refused above 1 MiB."""
+START_SECONDS = 180
+"""For scheduling, pulling the image and learning the partners' addresses."""
+ROUND_SECONDS = 20
+SILENCE_SECONDS = 15
+KEPT_SECONDS = 6 * 3600
+"""How long a finished Job waits to be collected by an operator that was away."""
+_STEM = 17
+_NOT_LABEL = re.compile(r"[^a-z0-9]+")
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The pool that a sweep is for: what it makes is owned by it, and found again by its UID."""
+
+    name: str
+    namespace: str
+    uid: str
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A node that a walker is pinned to, and the value of its hostname label."""
+
+    node: str
+    hostname: str
+
+
+@dataclass(frozen=True)
+class PodStyle:
+    """What the operator's settings and the target decide about the walkers' pods."""
+
+    image: str
+    tolerations: Sequence[Mapping[str, object]] = ()
+    host_network: bool = False
+    capabilities: tuple[str, ...] = ()
+
+
+def schedule_name(owner: Owner, run_id: str) -> str:
+    return _name(owner, run_id, "schedule")
+
+
+def job_name(owner: Owner, run_id: str, node: str) -> str:
+    """The same for the same pool, run and node, so that a second attempt to make the Job finds the first."""
+    return _name(owner, run_id, node)
+
+
+def digest(text: str) -> str:
+    """SHA-256 in hex of a schedule as it is given to the walkers."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def labels(owner: Owner, run_id: str) -> dict[str, str]:
+    return {"app.kubernetes.io/managed-by": "kvgate", POOL_UID: owner.uid, RUN: run_id}
+
+
+def owned_by(owner: Owner) -> list[Manifest]:
+    reference: Manifest = {"apiVersion": API_VERSION, "kind": "InferencePool", "name": owner.name, "uid": owner.uid}
+    return [reference | {"controller": True, "blockOwnerDeletion": False}]
+
+
+def deadline_seconds(schedule: Schedule, timeout_seconds: float) -> int:
+    """How long one walker may take: its rounds with their overhead, and partners that fall silent; the sweep's own
+    timeout at most."""
+    nodes = {end for pairs in schedule.rounds for pair in pairs for end in (pair.source, pair.destination)}
+    rounds = len(schedule.rounds) * (schedule.duration_seconds + ROUND_SECONDS)
+    return max(1, round(min(timeout_seconds, START_SECONDS + rounds + SILENCE_SECONDS * len(nodes))))
+
+
+def schedule_config_map(owner: Owner, schedule: Schedule) -> Manifest:
+    text = encode_schedule(schedule)
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _metadata(owner, schedule.run_id, schedule_name(owner, schedule.run_id)),
+        "immutable": True,
+        "data": {SCHEDULE_KEY: text},
+    }
+
+
+def walker_job(owner: Owner, schedule: Schedule, seat: Seat, style: PodStyle, timeout_seconds: float) -> Manifest:
+    """The Job of one node. Its pod meets Pod Security `restricted` unless the style asks for what that forbids."""
+    run_id = schedule.run_id
+    metadata = _metadata(owner, run_id, job_name(owner, run_id, seat.node))
+    notes = {SCHEDULE_DIGEST: digest(encode_schedule(schedule)), NODE: seat.node}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata | {"annotations": notes},
+        "spec": {
+            "backoffLimit": 0,
+            "completions": 1,
+            "parallelism": 1,
+            "activeDeadlineSeconds": deadline_seconds(schedule, timeout_seconds),
+            "ttlSecondsAfterFinished": KEPT_SECONDS,
+            "template": {
+                "metadata": {"labels": labels(owner, run_id), "annotations": {NODE: seat.node}},
+                "spec": _pod(schedule_name(owner, run_id), seat, style),
+            },
+        },
+    }
+
+
+def _metadata(owner: Owner, run_id: str, name: str) -> Manifest:
+    return {
+        "name": name,
+        "namespace": owner.namespace,
+        "labels": labels(owner, run_id),
+        "ownerReferences": owned_by(owner),
+    }
+
+
+def _name(owner: Owner, run_id: str, what: str) -> str:
+    """At most 63 characters, for pods carry their Job's name as a label."""
+    told = hashlib.sha256(f"{owner.uid}/{run_id}/{what}".encode()).hexdigest()[:6]
+    stems = (_stem(owner.name), _stem(run_id), _stem(what), told)
+    return "-".join(filter(None, stems))
+
+
+def _stem(text: str) -> str:
+    return _NOT_LABEL.sub("-", text.lower()).strip("-")[:_STEM].strip("-")
+
+
+def _pod(schedule: str, seat: Seat, style: PodStyle) -> Manifest:
+    pod: Manifest = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 10,
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _only(seat)}},
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": PROBE_USER,
+            "runAsGroup": PROBE_USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [_container(seat.node, style)],
+        "volumes": [
+            {"name": "schedule", "configMap": {"name": schedule}},
+            {"name": "pod", "downwardAPI": {"items": [{"path": "peers", "fieldRef": _annotation()}]}},
+            {"name": "scratch", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}},
+        ],
+    }
+    if style.host_network:
+        pod |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
+    if style.tolerations:
+        pod["tolerations"] = [dict(toleration) for toleration in style.tolerations]
+    return pod
+
+
+def _container(node: str, style: PodStyle) -> Manifest:
+    capabilities: Manifest = {"drop": ["ALL"]}
+    if style.capabilities:
+        capabilities["add"] = list(style.capabilities)
+    return {
+        "name": CONTAINER,
+        "image": style.image,
+        "imagePullPolicy": "IfNotPresent",
+        "args": [
+            *("walk", "--schedule", f"/etc/kvgate/schedule/{SCHEDULE_KEY}", "--peers", "/etc/kvgate/pod/peers"),
+            *("--node", node, "--termination-log", "/dev/termination-log"),
+        ],
+        "resources": {
+            "requests": {"cpu": "250m", "memory": "64Mi"},
+            "limits": {"cpu": "4", "memory": "256Mi"},
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": capabilities,
+        },
+        "volumeMounts": [
+            {"name": "schedule", "mountPath": "/etc/kvgate/schedule", "readOnly": True},
+            {"name": "pod", "mountPath": "/etc/kvgate/pod", "readOnly": True},
+            {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - a path in the pod
+        ],
+    }
+
+
+def _only(seat: Seat) -> Manifest:
+    wanted = {"key": HOSTNAME, "operator": "In", "values": [seat.hostname]}
+    return {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}
+
+
+def _annotation() -> Manifest:
+    return {"fieldPath": f"metadata.annotations['{PEERS}']"}
