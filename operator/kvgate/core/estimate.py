@@ -101,9 +101,10 @@ def _filled(uplink: Uplink, offered_bytes_per_second: float) -> float:
 
 def longest_prompt(transfer: Transfer, budget_seconds: float) -> int:
     """The longest prompt in tokens, whole blocks, whose transfer alone fits the budget; 0 when none does."""
-    low, high = 0, _LONGEST_PROMPT // transfer.block_tokens
+    block = max(1, transfer.block_tokens)
+    low, high = 0, _LONGEST_PROMPT // block
     while low < high:
         middle = (low + high + 1) // 2
-        fits = transfer.seconds(middle * transfer.block_tokens) <= budget_seconds
+        fits = transfer.seconds(middle * block) <= budget_seconds
         low, high = (middle, high) if fits else (low, middle - 1)
-    return low * transfer.block_tokens
+    return low * block
