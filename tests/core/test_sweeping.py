@@ -61,7 +61,7 @@ NOT_DUE: dict[str, Change] = {
     "a confirmed failure that nothing can close": lambda s: (
         opened(s).asking(mode="Observe").measured(SLOW).later(minutes=1).measured(SLOW)
     ),
-    "what was asked is handled": lambda s: s.but(asked=ASKED).after(),
+    "what was asked is handled": lambda s: s.but(asked=ASKED).after().measured(FAST),
     "an operation is in flight": lambda s: proposed(s).approved().after().later(days=3),
 }
 

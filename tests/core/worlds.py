@@ -9,7 +9,7 @@ from typing import Self
 
 from kvgate.api.approval import ApprovalSpec
 from kvgate.api.pool import PoolSpec
-from kvgate.api.status import BaselineEntry, CapabilityStatus, PoolStatus
+from kvgate.api.status import BaselineEntry, CapabilityStatus, PoolStatus, SweepJob, SweepStatus
 from kvgate.api.wire import Condition
 from kvgate.api.words import Capability, ConditionType, Outcome
 from kvgate.core.approvals import GivenApproval
@@ -19,7 +19,7 @@ from kvgate.core.findings import Concern, Finding
 from kvgate.core.judging import Case
 from kvgate.core.steps import Decision
 from kvgate.core.target import Switch, TargetProblem, TargetView, Toggle, ToggleStep
-from kvgate.core.world import KVKnown, KVUnknown, Nodes, Pool, World
+from kvgate.core.world import KVKnown, KVUnknown, Nodes, Pool, Sweep, Walker, WalkerState, World
 from tests.core import cases
 from tests.invariants import broken
 
@@ -67,6 +67,14 @@ def sweep(rate: float | None, run: str, ended: datetime, **fields: object) -> Ev
     return cases.evidence(samples, run_id=run, measured_at=ended, **fields)
 
 
+BUSY = SweepStatus(
+    run_id="busy",
+    started_at=NOW,
+    reason="no evidence yet",
+    jobs=(SweepJob(node="p1", name="qwen3-busy-0", uid="job-uid"),),
+)
+
+
 @dataclass(frozen=True)
 class Scene:
     """Everything that one turn looks at; the defaults are a pool in Enforce that passes and lacks its approval."""
@@ -95,7 +103,7 @@ class Scene:
             uid=cases.POOL_UID,
             generation=self.generation,
             spec=self.spec,
-            status=self.status,
+            status=self.status.model_copy(update={"sweep": BUSY}) if self.sweeping else self.status,
             created_at=NOW - timedelta(days=1),
             measure_requested_at=self.asked,
             deleted=self.deleted,
@@ -110,7 +118,7 @@ class Scene:
             evidence=self.evidence,
             approvals=self.approvals,
             claimed_by=self.claimed_by,
-            sweeping=self.sweeping,
+            sweep=Sweep(BUSY.run_id, NOW, (Walker("p1", "job-uid", WalkerState.RUNNING),)) if self.sweeping else None,
         )
 
     @property
@@ -138,7 +146,9 @@ class Scene:
 
     def measured(self, rate: float | None, **fields: object) -> Self:
         """A further sweep has ended just now."""
-        newest = sweep(rate, f"run-{len(self.evidence) + 1}", self.now, **fields)
+        meant = self.status.sweep
+        run = meant.run_id if meant else f"run-{len(self.evidence) + 1}"
+        newest = sweep(rate, run, self.now, **fields)
         return self.but(evidence=(newest, *self.evidence))
 
     def later(self, **span: float) -> Self:

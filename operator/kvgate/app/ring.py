@@ -9,7 +9,7 @@ from typing import Protocol
 
 from kvgate.api.status import PoolStatus
 from kvgate.core.decide import decide
-from kvgate.core.steps import Decision, Measure, Step
+from kvgate.core.steps import Decision, Step
 from kvgate.core.world import Pool, World
 
 MOST_TURNS = 12
@@ -45,23 +45,15 @@ class Turn:
 
 
 def turn(ground: Ground, key: str, clock: Clock) -> Turn:
-    """One turn. A patch is recorded in the status before it is made, a sweep after: a death in between leaves a record
-    of what was meant, and never takes a request to measure for handled."""
+    """One turn. What is meant stands in the status before any step, so that a death in between loses nothing."""
     pool, world = ground.observe(key)
     now = clock()
     decision = decide(pool, world, now)
-    for sweep in _sweeps(decision):
-        ground.carry_out(pool, world, sweep)
     if decision.status != pool.status:
         ground.write_status(pool, decision.status)
     for step in decision.steps:
-        if not isinstance(step, Measure):
-            ground.carry_out(pool, world, step)
+        ground.carry_out(pool, world, step)
     return Turn(pool, world, decision, now)
-
-
-def _sweeps(decision: Decision) -> tuple[Measure, ...]:
-    return tuple(step for step in decision.steps if isinstance(step, Measure))
 
 
 def settle(ground: Ground, key: str, clock: Clock) -> tuple[Turn, ...]:

@@ -13,9 +13,10 @@ from kvgate.core.judging import Case
 from kvgate.core.kstatus import summary
 from kvgate.core.memory import of_this_target
 from kvgate.core.operations import Ledger, settle
-from kvgate.core.steps import Decision, Measure
-from kvgate.core.sweeping import next_sweep_in, requested, sweep_due
+from kvgate.core.steps import Decision
+from kvgate.core.sweeping import next_sweep_in, requested
 from kvgate.core.target import TargetView
+from kvgate.core.underway import LOOK_AGAIN_SECONDS, Sweeping, sweeping
 from kvgate.core.verdicts import gated
 from kvgate.core.world import Pool, World
 
@@ -31,13 +32,13 @@ def decide(pool: Pool, world: World, now: datetime) -> Decision:
     previous = Case(pool, world, world.evidence[1], now) if len(world.evidence) > 1 else None
     judged = tuple(judge_capability(case, capability, previous) for capability in gated(case))
     ledger = settle(case, judged)
-    measure = None if ledger.operation else sweep_due(case, judged)
-    turn = Turn(case, judged, ledger, measuring=measure is not None or world.sweeping)
-    steps = (*ledger.steps, *((measure,) if measure else ()))
-    return Decision(steps, _status(turn, measure), _requeue_after(case, ledger))
+    sweep = sweeping(case, judged, may_start=ledger.operation is None)
+    turn = Turn(case, judged, ledger, measuring=sweep.fence is not None)
+    steps = (*ledger.steps, *((sweep.step,) if sweep.step else ()))
+    return Decision(steps, _status(turn, sweep), _requeue_after(case, ledger, sweep))
 
 
-def _status(turn: Turn, measure: Measure | None) -> PoolStatus:
+def _status(turn: Turn, sweep: Sweeping) -> PoolStatus:
     case, pool = turn.case, turn.case.pool
     said = (*((kind, tell(turn)) for kind, tell in TABLE.items()), *summary(turn))
     return PoolStatus(
@@ -51,7 +52,8 @@ def _status(turn: Turn, measure: Measure | None) -> PoolStatus:
         longest_prompt_within_budget=statuses.longest_prompt_within_budget(case),
         routing=statuses.routing(case),
         target=statuses.target(turn),
-        last_handled_measure_at=_handled(case, measure),
+        last_handled_measure_at=_handled(case, sweep),
+        sweep=sweep.fence,
         operation=turn.ledger.operation,
         history=turn.ledger.history,
         conditions=stamped(said, pool.status.conditions, pool.generation, case.now),
@@ -62,13 +64,16 @@ def _permitted(entry: Judged, case: Case) -> bool:
     return entry.permitted and not case.pool.spec.suspend and not case.pool.deleted
 
 
-def _handled(case: Case, measure: Measure | None) -> str:
-    taken = measure is not None and requested(case)
+def _handled(case: Case, sweep: Sweeping) -> str:
+    """A request is handled once a sweep for it is meant: the fence outlives a death."""
+    taken = case.pool.status.sweep is None and sweep.fence is not None and requested(case)
     return case.pool.measure_requested_at if taken else case.pool.status.last_handled_measure_at
 
 
-def _requeue_after(case: Case, ledger: Ledger) -> float:
+def _requeue_after(case: Case, ledger: Ledger, sweep: Sweeping) -> float:
     if ledger.recorded or ledger.operation:
         return SOON_SECONDS
+    if sweep.fence is not None:
+        return LOOK_AGAIN_SECONDS
     due = next_sweep_in(case)
     return max(SOON_SECONDS, min(IDLE_SECONDS, due.total_seconds())) if due else IDLE_SECONDS

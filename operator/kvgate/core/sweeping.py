@@ -6,6 +6,7 @@ import hashlib
 from datetime import timedelta
 
 from kvgate.core import text
+from kvgate.core.evidence import Path
 from kvgate.core.judged import Judged
 from kvgate.core.judging import Case
 from kvgate.core.moments import later
@@ -16,14 +17,19 @@ _VOID = frozenset({"NodeNotCovered", "EvidenceOfAnotherPool", "EvidenceOfAnother
 
 
 def sweep_due(case: Case, judged: tuple[Judged, ...]) -> Measure | None:
-    """The sweep that should start now; None while one runs, while suspended, and while there is nothing to measure."""
-    paths = tuple(path for path in case.world.nodes.paths if not path.same_node)
-    if case.world.sweeping or case.pool.spec.suspend or case.pool.deleted or case.world.claimed_by:
-        return None
+    """The sweep that should start now; None while suspended, and while there is nothing to measure."""
+    paths = measurable(case)
     if not judged or not paths:
         return None
     reason = _reason(case, judged)
     return Measure(run_id(case), paths, reason) if reason else None
+
+
+def measurable(case: Case) -> tuple[Path, ...]:
+    """The paths that a sweep may measure now: none of a node to itself, none while the pool rests."""
+    if case.pool.spec.suspend or case.pool.deleted or case.world.claimed_by:
+        return ()
+    return tuple(path for path in case.world.nodes.paths if not path.same_node)
 
 
 def _reason(case: Case, judged: tuple[Judged, ...]) -> str:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from kvgate.api.pool import PoolSpec
-from kvgate.api.status import PoolStatus
+from kvgate.api.status import PoolStatus, SweepJob
 from kvgate.core.approvals import GivenApproval
 from kvgate.core.estimate import KVSize
 from kvgate.core.evidence import Evidence, NodeIdentity, Path
@@ -101,7 +101,11 @@ class Sweep:
 
 @dataclass(frozen=True)
 class World:
-    """All that was seen. `evidence` is newest first; `sweep` is the one under way, where sweeps take many turns."""
+    """All that was seen. `evidence` is newest first.
+
+    Where sweeps take many turns, `sweep` is the one under way and `sweep_jobs` are its Jobs that are ours;
+    `sweep_problem` says why none can be started.
+    """
 
     target: TargetView | TargetProblem
     kv: KVKnown | KVUnknown
@@ -110,7 +114,8 @@ class World:
     approvals: tuple[GivenApproval, ...] = ()
     claimed_by: str = ""
     sweep: Sweep | None = None
-    sweeping: bool = False
+    sweep_jobs: tuple[SweepJob, ...] = ()
+    sweep_problem: str = ""
     evidence_problem: str = ""
     observed_requests_per_second: float | None = None
     can_verify: bool = False
