@@ -71,6 +71,9 @@ def reload_beats_recompute(case: Case) -> Finding:
         return Finding("reloadVersusRecompute", Outcome.UNKNOWN, "NotDeclared", what, Concern.STORAGE)
     if not isinstance(kv, KVKnown):
         return split.kv_size_known(case)
+    if kv.bytes_per_token <= 0:
+        what = "0 KV bytes per token would let any storage pass; supply spec.model.kvCache.bytesPerToken"
+        return Finding("reloadVersusRecompute", Outcome.UNKNOWN, "KVBytesUnknown", what, Concern.STORAGE)
     break_even = kv.bytes_per_token * declared.prefill_tokens_per_second
     storage = declared.storage_throughput
     what = f"storage is declared at {storage}, break-even is {text.rate(break_even)}"
