@@ -195,7 +195,7 @@ REFUSED: tuple[Refused, ...] = (
     ),
     # numbers
     *_bounds(f"{_D}.slowestPercentOfPaths", 1, 100),
-    *_bounds("fabric.probe.port", 1024, 65534),
+    *_bounds("fabric.probe.port", 1024, 65527),
     *_bounds("fabric.probe.link.streams", 1, 128),
     *_bounds("fabric.probe.endpoint.descriptorBytes", 1, 1 << 30),
     *_bounds("fabric.schedule.maxPaths", 1, 1_000_000),
@@ -401,7 +401,7 @@ ACCEPTED: tuple[Accepted, ...] = (
         for text in ("1", "1.0", "0.8", ".5")
     ),
     *(Accepted(f"the slowest {n} percent", pool(**{f"{_D}.slowestPercentOfPaths": n})) for n in (1, 100)),
-    *(Accepted(f"port {n}", pool(**{"fabric.probe.port": n})) for n in (1024, 65534)),
+    *(Accepted(f"port {n}", pool(**{"fabric.probe.port": n})) for n in (1024, 65527)),
     Accepted("evidence that outlives the schedule by a second", pool(**{"fabric.evidenceTTL": "27h10m1s"})),
     Accepted("no overhead", pool(**{"workload.fixedOverhead": "0s"})),
     Accepted("a selector of one label", pool(**{"fabric.prefillNodes": {"matchLabels": {"pool": "prefill"}}})),

@@ -169,8 +169,8 @@ class Probe(Wire):
     """Isolated: each pair alone. Concurrent: disjoint pairs at once."""
     host_network: bool = False
     """Honoured only if the operator's settings allow it."""
-    port: Annotated[int, Field(ge=1024, le=65534)] = 5201
-    """The link tool's TCP port; the next one is used too."""
+    port: Annotated[int, Field(ge=1024, le=65527)] = 5201
+    """The TCP port at which walkers meet; their tools use the eight after it."""
     load_derating: Derating = Derating("1.0")
     """Capacity under serving load over capacity idle."""
 

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path as FilePath
 
+from kvgate.api.words import LinkTool
 from kvgate.core.evidence import Evidence, Path, Phase
 from kvgate.core.steps import Measure
 from kvgate.core.world import Pool
@@ -36,6 +37,8 @@ class LocalSweep:
 
     def __call__(self, pool: Pool, objects: Objects, step: Measure) -> Evidence:
         """The evidence of one sweep. Raises MeasureError when a node is not played by this host."""
+        if pool.spec.fabric.probe.link.tool is not LinkTool.IPERF3:
+            raise MeasureError(f"fabric.probe.link.tool {pool.spec.fabric.probe.link.tool} is not run by this version")
         by_name = {node.identity.name: node for node in objects.nodes}
         names = sorted({name for path in step.paths for name in (path.source, path.destination)})
         nodes = [_playable(name, by_name.get(name)) for name in names]
