@@ -91,9 +91,20 @@ def fabric_measured(turn: Turn) -> Said:
         told = {finding.criterion: finding.message for finding in findings}
         noted = [told["evidence"]] if turn.case.evidence and turn.case.evidence.problems else []
         return true("Measured", "; ".join((told["coverage"], told["freshness"], *noted)))
+    if trouble := _trouble(turn):
+        return unknown("SweepTroubled", f"{trouble}; {bad.message}")
     if bad.reason == "NotMeasured":
         return unknown("Measuring" if turn.measuring else bad.reason, bad.message)
-    return false(bad.reason, bad.message)
+    noted = turn.case.evidence.problems if turn.case.evidence else ()
+    return false(bad.reason, "; ".join((bad.message, *(f"the sweep noted: {said}" for said in noted[:1]))))
+
+
+def _trouble(turn: Turn) -> str:
+    """What keeps the sweep that is meant from going on: named by node, for whoever looks after the nodes."""
+    world = turn.case.world
+    walkers = world.sweep.walkers if world.sweep else ()
+    told = tuple(f"node {walker.node}: {walker.trouble}" for walker in walkers if walker.trouble)
+    return world.sweep_problem or text.listed(told)
 
 
 def kv_events_healthy(turn: Turn) -> Said:
