@@ -10,8 +10,8 @@ CALL_SECONDS = 5.0
 """How long any one call may take; it is never repeated by itself."""
 
 
-def connect(kubeconfig: str = "") -> client.ApiClient:
-    """A client of its own, that others' settings do not reach. Raises EdgeError where nothing says whom to ask."""
+def credentials(kubeconfig: str = "") -> client.Configuration:
+    """Whom to ask, and as whom, for a `Client`. Raises EdgeError where nothing says it."""
     configuration = client.Configuration()
     try:
         if kubeconfig:
@@ -24,4 +24,4 @@ def connect(kubeconfig: str = "") -> client.ApiClient:
         where = kubeconfig or "the pod's ServiceAccount"
         raise EdgeError(f"{where}: holds no credentials for a cluster; set KUBECONFIG, or run in a pod") from error
     configuration.retries = False
-    return client.ApiClient(configuration)
+    return configuration
