@@ -1,0 +1,67 @@
+"""Which pools an event concerns: the only thing that is decided before a key is queued."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+
+
+class Intake:
+    """Remembers which pool has which target, and queues the keys of the pools that an event may matter to.
+
+    It knows nothing else of the cluster: what was missed while a watch was down, the pool's own next turn finds.
+    """
+
+    def __init__(self, add: Callable[[str], None]) -> None:
+        self._add = add
+        self._targets: dict[str, str] = {}
+        self._nodes: dict[str, Hashable] = {}
+        self._lock = threading.Lock()
+
+    def pool(self, namespace: str, name: str, target: str) -> None:
+        """A pool appeared or changed."""
+        with self._lock:
+            self._targets[f"{namespace}/{name}"] = target
+        self._add(f"{namespace}/{name}")
+
+    def pool_gone(self, key: str) -> None:
+        """A pool is gone: those that waited behind it for the same target are looked at."""
+        with self._lock:
+            target = self._targets.pop(key, None)
+        if target is not None:
+            self.target(key.partition("/")[0], target)
+
+    def target(self, namespace: str, name: str) -> None:
+        """A deployment appeared, changed or went."""
+        self._queue(lambda key, target: target == name and _lies_in(key, namespace))
+
+    def namespace(self, namespace: str) -> None:
+        """Something changed that any pool of the namespace may depend on."""
+        self._queue(lambda key, _: _lies_in(key, namespace))
+
+    def named(self, namespace: str, pool: str) -> None:
+        """Something changed that names its pool, which we may not have heard of yet."""
+        self._add(f"{namespace}/{pool}")
+
+    def node(self, name: str, facts: Hashable) -> None:
+        """A node appeared or reported. Only what a pool could care about is compared: nodes report all the time."""
+        with self._lock:
+            if self._nodes.get(name) == facts:
+                return
+            self._nodes[name] = facts
+        self._queue(lambda _key, _target: True)
+
+    def node_gone(self, name: str) -> None:
+        with self._lock:
+            self._nodes.pop(name, None)
+        self._queue(lambda _key, _target: True)
+
+    def _queue(self, concerns: Callable[[str, str], bool]) -> None:
+        with self._lock:
+            keys = [key for key, target in self._targets.items() if concerns(key, target)]
+        for key in keys:
+            self._add(key)
+
+
+def _lies_in(key: str, namespace: str) -> bool:
+    return key.partition("/")[0] == namespace

@@ -1,0 +1,151 @@
+"""From events to pools: which keys each kind of event queues."""
+
+from collections.abc import Callable
+from typing import Any
+
+import kopf
+import pytest
+
+from kvgate.app.operator import handlers
+from kvgate.app.operator.intake import Intake
+
+OURS = {"apiVersion": "kvgate.dev/v1alpha1", "kind": "InferencePool", "name": "qwen3", "uid": "u"}
+
+
+def event(type: str | None = "MODIFIED", **body: Any) -> dict[str, Any]:  # noqa: A002
+    return {"type": type, "object": body}
+
+
+def known() -> tuple[Intake, list[str]]:
+    """Two pools in one namespace, one of the same name and target in another."""
+    added: list[str] = []
+    intake = Intake(added.append)
+    for namespace, name, target in (("a", "qwen3", "qwen3"), ("a", "llama", "llama"), ("b", "qwen3", "qwen3")):
+        intake.pool(namespace, name, target)
+    added.clear()
+    return intake, added
+
+
+POOL = event(spec={"targetRef": {"name": "qwen3"}})
+GAIE = {**OURS, "apiVersion": "inference.networking.k8s.io/v1"}
+ALL = {"a/qwen3", "a/llama", "b/qwen3"}
+
+
+def second_pool_comes_and_goes(intake: Intake) -> None:
+    handlers.pool(POOL, "a", "second", param=intake)
+    handlers.pool(event("DELETED"), "a", "second", param=intake)
+
+
+Act = Callable[[Intake], None]
+
+
+def pool(body: dict[str, Any], name: str) -> Act:
+    return lambda intake: handlers.pool(body, "a", name, param=intake)
+
+
+def approval(ref: object) -> Act:
+    return lambda intake: handlers.approval(event(spec={"poolRef": ref}), "a", param=intake)
+
+
+def job(*owners: object) -> Act:
+    return lambda intake: handlers.job(event(metadata={"ownerReferences": list(owners)}), "a", param=intake)
+
+
+def node_event(body: dict[str, Any]) -> Act:
+    return lambda intake: handlers.node(body, "n1", param=intake)
+
+
+CASES: list[tuple[str, Act, set[str]]] = [
+    ("a pool queues itself", pool(POOL, "new"), {"a/new"}),
+    ("a pool whose target cannot be read queues itself too", pool(event(spec=3), "x"), {"a/x"}),
+    ("a deleted pool queues those of the same target", second_pool_comes_and_goes, {"a/second", "a/qwen3"}),
+    ("a deleted pool that nobody heard of queues nothing", pool(event("DELETED"), "never"), set()),
+    ("an approval queues its pool, also one not heard of yet", approval({"name": "later"}), {"a/later"}),
+    ("an approval that names no pool queues nothing", approval([]), set()),
+    ("a Job queues the pool that owns it", job(OURS), {"a/qwen3"}),
+    ("a Job of another owner queues nothing", job({**OURS, "kind": "CronJob"}), set()),
+    ("a Job of the Gateway API's InferencePool queues nothing", job(GAIE), set()),
+    ("a Job of no owner queues nothing", job(), set()),
+    ("a Job whose owners are nonsense queues nothing", job(3, None, {"kind": 4}), set()),
+    ("a deployment queues the pools that aim at it", lambda i: handlers.target("a", "qwen3", param=i), {"a/qwen3"}),
+    ("a deployment that is nobody's target queues nothing", lambda i: handlers.target("a", "other", param=i), set()),
+    ("a worker queues the pools of its namespace", lambda i: handlers.worker("a", param=i), {"a/qwen3", "a/llama"}),
+    ("a new node queues all pools", node_event(event(metadata={"uid": "n"})), ALL),
+    ("a deleted node queues all pools", node_event(event("DELETED")), ALL),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("act", "keys"), [pytest.param(act, keys, id=name) for name, act, keys in CASES])
+def test_an_event_queues(act: Callable[[Intake], None], keys: set[str]) -> None:
+    intake, added = known()
+    act(intake)
+
+    assert set(added) == keys
+
+
+def node(**changes: Any) -> dict[str, Any]:
+    status = {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "10:00"}]}
+    body = {
+        "metadata": {"uid": "n", "labels": {"pool": "decode"}, "resourceVersion": "1"},
+        "spec": {},
+        "status": status,
+    }
+    return event(**{**body, **changes})
+
+
+@pytest.mark.parametrize(
+    ("change", "matters"),
+    [
+        pytest.param({}, False, id="the same again"),
+        pytest.param({"metadata": {"uid": "n", "labels": {"pool": "decode"}, "resourceVersion": "2"}}, False,
+                     id="another version alone"),
+        pytest.param({"status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "10:05"}]}},
+                     False, id="a heartbeat"),
+        pytest.param({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}, True, id="no longer ready"),
+        pytest.param({"spec": {"unschedulable": True}}, True, id="cordoned"),
+        pytest.param({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}, True, id="tainted"),
+        pytest.param({"metadata": {"uid": "n", "labels": {"pool": "prefill"}}}, True, id="another label"),
+        pytest.param({"metadata": {"uid": "m", "labels": {"pool": "decode"}}}, True, id="made anew"),
+        pytest.param({"metadata": {"uid": "n", "labels": {"pool": "decode"}, "deletionTimestamp": "10:01"}}, True,
+                     id="being deleted"),
+    ],
+)  # fmt: skip
+def test_a_node_that_reports_queues_the_pools_only_if_it_matters(change: dict[str, Any], matters: bool) -> None:
+    intake, added = known()
+    handlers.node(node(), "n1", param=intake)
+    added.clear()
+    handlers.node(node(**change), "n1", param=intake)
+
+    assert bool(added) is matters
+
+
+def test_a_pool_that_is_gone_is_queued_by_no_later_event() -> None:
+    intake, added = known()
+    intake.pool_gone("a/qwen3")
+    added.clear()
+    handlers.target("a", "qwen3", param=intake)
+    handlers.worker("a", param=intake)
+
+    assert added == ["a/llama"]
+
+
+def test_every_kind_is_watched_by_its_full_name_and_none_of_another_group() -> None:
+    watched = {f"{plural}.{version}.{group}" for group, version, plural, _ in handlers._watched()}
+
+    assert watched == {
+        "inferencepools.v1alpha1.kvgate.dev",
+        "gateapprovals.v1alpha1.kvgate.dev",
+        "jobs.v1.batch",
+        "nodes.v1.",
+        "dynamographdeployments.v1beta1.nvidia.com",
+        "dynamoworkermetadatas.v1alpha1.nvidia.com",
+    }
+
+
+def test_kopf_is_given_nothing_that_would_write() -> None:
+    registry = kopf.OperatorRegistry()
+    handlers.register(registry, known()[0])
+
+    assert len(registry._watching.get_all_handlers()) == 6
+    for writing in (registry._changing, registry._spawning, registry._webhooks):
+        assert list(writing.get_all_handlers()) == []
