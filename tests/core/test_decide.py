@@ -145,6 +145,11 @@ ON_ROWS: dict[str, tuple[Change, list[str], str]] = {
         ["Measure"],
         "",
     ),
+    "one sweep read twice does not confirm itself": (
+        lambda s: s.but(evidence=(sweep(SLOW, "same", s.now), sweep(SLOW, "same", s.now))),
+        ["Measure"],
+        "",
+    ),
     "an expired Fail does not confirm": (
         lambda s: s.but(evidence=(sweep(SLOW, "old", s.now - timedelta(days=4)),)).measured(SLOW),
         ["Measure"],

@@ -65,6 +65,21 @@ def test_the_next_turn_records_what_the_deployment_shows_and_begins_nothing() ->
     assert entry(decision.status).enabled
 
 
+def test_what_was_just_written_back_is_not_written_again_in_the_same_turn() -> None:
+    quick = opened().asking(criteria__disaggregation__approval="NotRequired", rollback__cooldown="0s")
+    back = quick.measured(SLOW).later(minutes=1).measured(SLOW).after().switched(Switch.OFF).measured(FAST)
+    decision = back.decide()
+    assert actions(decision.status)[0] == "Reverted"
+    assert decision.patches == ()
+    assert kinds(back.after().decide()) == ["Enable"]
+
+
+def test_what_was_written_by_half_keeps_its_baseline() -> None:
+    half = proposed().approved().after().switched(Switch.MIXED)
+    assert half.decide().patches == ()
+    assert baseline(half.after()) == BEFORE
+
+
 @pytest.mark.parametrize("turns", [1, 3])
 def test_after_a_death_the_same_operation_is_issued_again(turns: int) -> None:
     scene = proposed().approved().after()
