@@ -92,6 +92,8 @@ def _path(path: Path, samples: Sequence[Sample]) -> PathRates:
 
 def _rate(rated: Sequence[tuple[Sample, float]]) -> float | None:
     """The smaller of the phases; within one phase the repeats of a path count by their median."""
+    if len(rated) <= 1:
+        return rated[0][1] if rated else None
     phases: dict[Phase, list[float]] = {}
     for sample, rate in rated:
         phases.setdefault(sample.phase, []).append(rate)
@@ -115,10 +117,12 @@ def lower_percentile(weighted: Iterable[tuple[float, float]], percent: float) ->
 
 def judged(seen: Fabric, slowest_percent: float) -> float | None:
     """The throughput that verdicts use, in bytes per second: the lower percentile over measured paths in use."""
-    return lower_percentile(
-        ((path.bytes_per_second or 0.0, seen.weights.get(path.path, 1.0)) for path in seen.measured), slowest_percent
-    )
+    weights = seen.weights
+    rated = ((path.bytes_per_second or 0.0, weights.get(path.path, 1.0) if weights else 1.0) for path in seen.measured)
+    return lower_percentile(rated, slowest_percent)
 
 
 def slowest(seen: Fabric) -> PathRates | None:
-    return min(seen.measured, key=lambda path: (path.bytes_per_second or 0.0, path.path), default=None)
+    """The path that carries least; of several the first by name."""
+    least = min((path.bytes_per_second or 0.0 for path in seen.measured), default=None)
+    return min((path for path in seen.measured if path.bytes_per_second == least), key=lambda p: p.path, default=None)
