@@ -1,0 +1,188 @@
+"""From the logs of a sweep's pods to its evidence, stored as FabricReports; older ones go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from kvgate.api.objects import FabricReport, read_report
+from kvgate.api.status import SweepJob
+from kvgate.api.wire import API_VERSION
+from kvgate.core.evidence import Evidence
+from kvgate.core.steps import Collect
+from kvgate.core.world import World
+from kvgate.dynamo.document import at, mappings, shown, text
+from kvgate.edge.cluster.client import REPORTS, Client, Document, Query
+from kvgate.edge.cluster.reading import ReadPool
+from kvgate.edge.cluster.refusals import AlreadyExists, ClusterError, Conflict, NotFound, Refused
+from kvgate.edge.cluster.sweeps import look, paths_of, stored_schedule
+from kvgate.edge.cluster.walkers import address_of, is_owned
+from kvgate.edge.errors import MeasureError
+from kvgate.probe.jobs import CONTAINER, POOL_UID, SCHEDULE_DIGEST, Owner, digest, labels, owned_by
+from kvgate.probe.reports import NamedSpec, to_reports
+from kvgate.probe.results import MOST_LOG_CHARACTERS, Reading, Setting, read_logs
+from kvgate_probe.wire import Schedule, encode_schedule
+
+FEWEST_KEPT = 2
+"""A failed sweep is confirmed by the one before it, so two are always kept."""
+
+
+def is_collected(client: Client, pool: ReadPool, run_id: str) -> bool:
+    """Whether the run's evidence is kept: its index is written last."""
+    try:
+        found = client.get(REPORTS, pool.namespace, index_name(pool, run_id))
+    except NotFound:
+        return False
+    if at(found, "spec", "poolRef", "uid") != pool.uid or at(found, "spec", "runID") != run_id:
+        raise MeasureError(f"FabricReport {pool.namespace}/{index_name(pool, run_id)} is not ours: delete it")
+    return True
+
+
+def index_name(pool: ReadPool, run_id: str) -> str:
+    return f"{pool.name}-{run_id}"
+
+
+def gather(
+    client: Client, pool: ReadPool, world: World, step: Collect, recorded: Sequence[SweepJob], received_at: datetime
+) -> Evidence:
+    """The evidence of the run, from the logs of pods that the recorded Jobs control, and of no others."""
+    seen, schedule = look(client, pool.owner, step.run_id), stored_schedule(client, pool.owner, step.run_id)
+    known, problems = _of_recorded(seen.pods, recorded)
+    if schedule is None or not _as_given(schedule, seen.jobs, recorded):
+        problems.append("the schedule that the walkers were given is gone or altered: nothing they say can be read")
+        schedule = None
+    logs = _logs(client, pool, known, step, problems) if schedule else {}
+    addresses = {node: frozenset({address_of(pod)}) for node, pod in known.items() if address_of(pod)}
+    read = read_logs(schedule, logs, Setting(received_at, addresses)) if schedule else Reading(())
+    planned = paths_of(schedule) or tuple(path for path in world.nodes.paths if not path.same_node)
+    used = {node for path in planned for node in (path.source, path.destination)}
+    return Evidence(
+        run_id=step.run_id,
+        pool_uid=pool.uid,
+        planned=planned,
+        samples=read.samples,
+        measured_at=received_at,
+        nodes=tuple(identity for identity in world.nodes.identities if identity.name in used),
+        problems=(*_troubles(world, step), *problems, *read.problems),
+    )
+
+
+def _of_recorded(pods: Sequence[Document], recorded: Sequence[SweepJob]) -> tuple[dict[str, Document], list[str]]:
+    """The pod of each node; one that no recorded Job controls, or that stands elsewhere, is a problem."""
+    known: dict[str, Document] = {}
+    problems: list[str] = []
+    for pod in pods:
+        job = next((job for job in recorded if is_owned(pod, job.uid)), None)
+        name = shown(text(at(pod, "metadata", "name")))
+        if job is None:
+            problems.append(f"pod {name}: is not of a Job that kvgate recorded: its log is ignored")
+        elif text(at(pod, "spec", "nodeName")) not in {job.node, ""}:
+            problems.append(f"pod {name}: does not stand on node {job.node}: its log is ignored")
+        else:
+            known[job.node] = pod
+    return known, problems
+
+
+def _as_given(schedule: Schedule, jobs: Sequence[Document], recorded: Sequence[SweepJob]) -> bool:
+    """Whether the schedule is the one that the recorded Jobs were made with."""
+    uids = {job.uid for job in recorded}
+    ours = [job for job in jobs if at(job, "metadata", "uid") in uids]
+    given = {at(job, "metadata", "annotations", SCHEDULE_DIGEST) for job in ours}
+    return given <= {digest(encode_schedule(schedule))}
+
+
+def _logs(
+    client: Client, pool: ReadPool, known: Mapping[str, Document], step: Collect, problems: list[str]
+) -> dict[str, str]:
+    """A log that cannot be read now is asked for again in the next turn, unless its node is gone or its walker late."""
+    logs: dict[str, str] = {}
+    ready = {node.identity.name for node in pool.objects.nodes if node.schedulable}
+    for node, pod in known.items():
+        if not mappings(at(pod, "status", "containerStatuses")) or at(pod, "status", "phase") == "Pending":
+            continue
+        try:
+            name = text(at(pod, "metadata", "name"))
+            logs[node] = client.log(pool.namespace, name, CONTAINER, MOST_LOG_CHARACTERS + 1)
+        except ClusterError as error:
+            if node in ready and node not in step.late and not isinstance(error, NotFound | Refused):
+                raise
+            problems.append(f"log of {node}: cannot be read ({type(error).__name__})")
+    return logs
+
+
+def _troubles(world: World, step: Collect) -> tuple[str, ...]:
+    walkers = world.sweep.walkers if world.sweep else ()
+    late = tuple(f"walker of {node}: not done within fabric.schedule.sweepTimeout, ended" for node in step.late)
+    return (*late, *(f"walker of {walker.node}: {walker.trouble}" for walker in walkers if walker.trouble))
+
+
+def store(client: Client, pool: ReadPool, evidence: Evidence) -> None:
+    """Shards first, then the index that names them; what an attempt that died left of them is replaced."""
+    *shards, index = to_reports(evidence, pool.name)
+    for shard in shards:
+        _create(client, pool, shard)
+    _create(client, pool, index)
+
+
+def _create(client: Client, pool: ReadPool, report: NamedSpec) -> None:
+    spec = report.spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
+    metadata = {
+        "name": report.name,
+        "namespace": pool.namespace,
+        "labels": labels(pool.owner, report.spec.run_id),
+        "ownerReferences": _owners(pool),
+    }
+    body = {"apiVersion": API_VERSION, "kind": "FabricReport", "metadata": metadata, "spec": spec}
+    try:
+        client.create(REPORTS, pool.namespace, body)
+    except AlreadyExists:
+        _remove_orphan(client, pool, report)
+        client.create(REPORTS, pool.namespace, body)
+
+
+def _owners(pool: ReadPool) -> list[dict[str, object]]:
+    return [] if pool.spec.fabric.reports.retain_on_delete else owned_by(Owner(pool.name, pool.namespace, pool.uid))
+
+
+def _remove_orphan(client: Client, pool: ReadPool, report: NamedSpec) -> None:
+    """A shard of this very run that no index names yet; anything else of that name is not touched."""
+    found = client.get(REPORTS, pool.namespace, report.name)
+    ours = at(found, "spec", "poolRef", "uid") == pool.uid and at(found, "spec", "runID") == report.spec.run_id
+    if not ours:
+        raise MeasureError(f"FabricReport {pool.namespace}/{report.name} is not ours: delete it")
+    client.delete(REPORTS, pool.namespace, report.name, text(at(found, "metadata", "uid")))
+
+
+def tidy(client: Client, pool: ReadPool, run_id: str) -> None:
+    """Give the run's shards to its index, and delete sweeps beyond `reports.keep`, indexes first."""
+    listed = client.list(REPORTS, pool.namespace, Query(labels=f"{POOL_UID}={pool.uid}"))
+    stored = [report for report in map(read_report, listed) if isinstance(report, FabricReport)]
+    own = [report for report in stored if report.spec.pool_ref.uid == pool.uid]
+    index = next((r for r in own if r.metadata.name == index_name(pool, run_id) and r.spec.shards), None)
+    if index is not None:
+        _own_shards(client, pool, index, listed)
+    for report in superseded(own, pool.spec.fabric.reports.keep):
+        try:
+            client.delete(REPORTS, pool.namespace, report.metadata.name, report.metadata.uid)
+        except (NotFound, Conflict):
+            continue
+
+
+def _own_shards(client: Client, pool: ReadPool, index: FabricReport, listed: Sequence[Document]) -> None:
+    named = {shard.name for shard in index.spec.shards}
+    reference = {"apiVersion": API_VERSION, "kind": "FabricReport"}
+    owner = reference | {"name": index.metadata.name, "uid": index.metadata.uid}
+    for found in listed:
+        name, held = text(at(found, "metadata", "name")), mappings(at(found, "metadata", "ownerReferences"))
+        if name in named and not any(entry.get("uid") == index.metadata.uid for entry in held):
+            client.merge(REPORTS, pool.namespace, name, {"metadata": {"ownerReferences": [owner]}})
+
+
+def superseded(own: Sequence[FabricReport], keep: int) -> tuple[FabricReport, ...]:
+    """Sweeps beyond the newest `keep`, index first, and shards that no kept index names."""
+    ended = [(r.spec.measured_at, r.spec.run_id, r) for r in own if r.spec.shards and r.spec.measured_at]
+    indexes = [r for *_, r in sorted(ended, key=lambda entry: entry[:2], reverse=True)]
+    kept = indexes[: max(FEWEST_KEPT, keep)]
+    named = {shard.name for index in kept for shard in index.spec.shards}
+    loose = (r for r in own if not r.spec.shards and r.metadata.name not in named)
+    return (*indexes[len(kept) :], *loose)

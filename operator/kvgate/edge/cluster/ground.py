@@ -1,0 +1,100 @@
+"""A cluster as the ring's ground: a pool and its world read once, its status and its steps written back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from kvgate.api.status import PoolStatus
+from kvgate.core.steps import Collect, Enable, Introduce, Measure, Recommend, Revert, Step
+from kvgate.core.world import Pool, World
+from kvgate.edge.cluster import collecting, sweeps, writing
+from kvgate.edge.cluster.client import Client
+from kvgate.edge.cluster.reading import ReadPool, read_all
+from kvgate.edge.cluster.sweeps import ProbePolicy
+from kvgate.edge.errors import EdgeError
+from kvgate.edge.observe import world_of
+
+RateReader = Callable[[Pool], float | None]
+
+
+class ClusterGround:
+    """The ground of the operator. What is written rests on the versions that `observe` read."""
+
+    def __init__(
+        self,
+        client: Client,
+        policy: ProbePolicy,
+        clock: Callable[[], datetime],
+        observed_rate: RateReader = lambda _: None,
+        instance: str = "kvgate",
+    ) -> None:
+        self._client = client
+        self._policy = policy
+        self._clock = clock
+        self._observed_rate = observed_rate
+        self._instance = instance
+
+    def observe(self, key: str) -> tuple[ReadPool, World]:
+        """Raises PoolGoneError when there is no such pool."""
+        namespace, _, name = key.partition("/")
+        pool = read_all(self._client, namespace, name, self._policy.allowed_nodes)
+        seen = sweeps.standing(self._client, pool, collected=self._collected(pool))
+        world = replace(
+            world_of(pool, pool.objects),
+            sweep=seen.sweep,
+            sweep_jobs=seen.jobs,
+            sweep_problem=self._policy.problem(pool),
+            observed_requests_per_second=self._observed_rate(pool),
+        )
+        return pool, world
+
+    def _collected(self, pool: ReadPool) -> bool:
+        fence = pool.status.sweep
+        return fence is not None and any(
+            report.spec.run_id == fence.run_id and report.spec.shards and report.spec.pool_ref.uid == pool.uid
+            for report in pool.objects.reports
+        )
+
+    def write_status(self, pool: Pool, status: PoolStatus) -> None:
+        """Raises WriteConflictError when the pool was written since it was read."""
+        writing.write_status(self._client, _read(pool), status)
+
+    def carry_out(self, pool: Pool, world: World, step: Step) -> None:
+        read = _read(pool)
+        match step:
+            case Measure():
+                self._start(read, step)
+            case Introduce():
+                recorded = sweeps.recorded_jobs(read, world)
+                sweeps.introduce(self._client, read.owner, step.run_id, recorded)
+            case Collect():
+                self._collect(read, world, step)
+            case Enable() | Revert():
+                writing.patch(self._client, read, step)
+            case Recommend():
+                writing.recommend(self._client, read, step)
+
+    def tell(self, pool: Pool, events: Sequence[tuple[str, str, str]]) -> None:
+        """Post Events about the pool."""
+        writing.tell(self._client, _read(pool), events, self._clock(), self._instance)
+
+    def _start(self, pool: ReadPool, step: Measure) -> None:
+        sweeps.start(self._client, pool, step, self._policy)
+
+    def _collect(self, pool: ReadPool, world: World, step: Collect) -> None:
+        """Each part finds what an earlier attempt did of it, so that it may die anywhere."""
+        if not collecting.is_collected(self._client, pool, step.run_id):
+            recorded = sweeps.recorded_jobs(pool, world)
+            received_at = self._clock().replace(microsecond=0)
+            evidence = collecting.gather(self._client, pool, world, step, recorded, received_at)
+            collecting.store(self._client, pool, evidence)
+        collecting.tidy(self._client, pool, step.run_id)
+        sweeps.clear(self._client, pool.owner, step.run_id)
+
+
+def _read(pool: Pool) -> ReadPool:
+    if not isinstance(pool, ReadPool):
+        raise EdgeError(f"InferencePool {pool.key}: was not read from this cluster")
+    return pool

@@ -1,0 +1,112 @@
+"""Everything that one turn may look at, read once from the API server and turned into the objects of the ring."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from kvgate.api.objects import InferencePool, read_pool
+from kvgate.api.selectors import LabelSelector
+from kvgate.core.world import Pool
+from kvgate.dynamo.document import at, mappings, text
+from kvgate.edge.cluster.client import APPROVALS, CONFIG_MAPS, NODES, POOLS, REPORTS, TARGETS, Client, Document, Query
+from kvgate.edge.cluster.client import Resource as Kind
+from kvgate.edge.cluster.refusals import NotFound
+from kvgate.edge.errors import EdgeError, PoolGoneError
+from kvgate.edge.nodes import NodeView, selected
+from kvgate.edge.objects import Objects, Source, completed, sorted_by_kind
+from kvgate.edge.observe import pool_of
+from kvgate.probe.jobs import POOL_UID, Owner
+
+_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+"""Objects of an API server carry their own creation time; this one is never used."""
+
+
+@dataclass(frozen=True)
+class ReadPool(Pool):
+    """A pool with the version that was read, and the objects that were read with it: what is written rests on these."""
+
+    resource_version: str = ""
+    finalizers: tuple[str, ...] = ()
+    objects: Objects = field(default_factory=Objects, repr=False, compare=False)
+
+    @property
+    def owner(self) -> Owner:
+        return Owner(self.name, self.namespace, self.uid)
+
+
+def read_all(client: Client, namespace: str, name: str, allowed: LabelSelector | None) -> ReadPool:
+    """The pool with all it depends on. Raises PoolGoneError, and EdgeError for a pool that cannot be read."""
+    siblings = client.list(POOLS, namespace)
+    own = next((body for body in siblings if at(body, "metadata", "name") == name), None)
+    if own is None:
+        raise PoolGoneError(f"InferencePool {namespace}/{name} is gone")
+    stored = _stored(own, f"{namespace}/{name}")
+    depends = (
+        *client.list(APPROVALS, namespace),
+        *client.list(REPORTS, namespace, Query(labels=f"{POOL_UID}={stored.metadata.uid}")),
+        *_present(client, TARGETS, namespace, [stored.spec.target_ref.name]),
+        *_present(client, CONFIG_MAPS, namespace, _config_maps(stored)),
+    )
+    nodes = client.list(NODES)
+    objects = sorted_by_kind(_source(body) for body in (*siblings, *depends, *nodes))
+    return _read(stored, replace(objects, nodes=_usable(objects.nodes, nodes, allowed)))
+
+
+def _stored(body: Document, key: str) -> InferencePool:
+    read = read_pool(completed(_source(body)))
+    if isinstance(read, InferencePool):
+        return read
+    raise EdgeError(f"InferencePool {key}: {read[0]}; the CRD in the cluster and this operator differ: apply crds/")
+
+
+def _read(stored: InferencePool, objects: Objects) -> ReadPool:
+    pool = pool_of(stored)
+    known = {entry.name: getattr(pool, entry.name) for entry in fields(pool)}
+    return ReadPool(
+        **known,
+        resource_version=stored.metadata.resource_version,
+        finalizers=stored.metadata.finalizers,
+        objects=objects,
+    )
+
+
+def _config_maps(stored: InferencePool) -> list[str]:
+    asked = stored.spec.model.kv_cache.config_from
+    if asked is None:
+        return []
+    refs = (asked.config_map_key_ref, asked.quant_config_map_key_ref)
+    return sorted({ref.name for ref in refs if ref is not None})
+
+
+def _present(client: Client, kind: Kind, namespace: str, names: Iterable[str]) -> list[Document]:
+    """Those that exist; that one is missing is for the judgement to say."""
+    found: list[Document] = []
+    for name in names:
+        try:
+            found.append(client.get(kind, namespace, name))
+        except NotFound:
+            continue
+    return found
+
+
+def _source(body: Document) -> Source:
+    metadata = body.get("metadata") or {}
+    place = Path(str(body.get("kind")), str(metadata.get("namespace", "")), str(metadata.get("name")))
+    return Source(place, 0, body, _NEVER)
+
+
+def _usable(
+    nodes: tuple[NodeView, ...], bodies: Iterable[Document], allowed: LabelSelector | None
+) -> tuple[NodeView, ...]:
+    """Nodes that the operator's settings allow; one that is not Ready is as little schedulable as a cordoned one."""
+    ready = {text(at(body, "metadata", "name")) for body in bodies if _ready(body)}
+    seen = tuple(replace(node, schedulable=node.schedulable and node.identity.name in ready) for node in nodes)
+    return seen if allowed is None else selected(seen, allowed)
+
+
+def _ready(node: Document) -> bool:
+    conditions = mappings(at(node, "status", "conditions"))
+    return any(entry.get("type") == "Ready" and entry.get("status") == "True" for entry in conditions)

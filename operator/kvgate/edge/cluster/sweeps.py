@@ -1,0 +1,232 @@
+"""A sweep in the cluster: how it stands, how it is started, how its walkers hear of each other, how it is cleared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kvgate.api.selectors import LabelSelector
+from kvgate.api.status import SweepJob
+from kvgate.core.evidence import Path, Phase
+from kvgate.core.steps import Measure
+from kvgate.core.world import Pool, Sweep, World
+from kvgate.dynamo.document import at, mapping, mappings, text
+from kvgate.edge.cluster.client import CONFIG_MAPS, CORE_EVENTS, JOBS, PODS, Client, Document, Query
+from kvgate.edge.cluster.reading import ReadPool
+from kvgate.edge.cluster.refusals import AlreadyExists, Conflict, Forbidden, NotFound, Refused
+from kvgate.edge.cluster.walkers import Seen, address_of, is_of_run, peers_of, pod_of, sweep_jobs, walkers
+from kvgate.edge.errors import MeasureError
+from kvgate.edge.observe import target_document
+from kvgate.probe.jobs import (
+    HOSTNAME,
+    LARGEST_SCHEDULE_BYTES,
+    PEERS,
+    POOL_UID,
+    RUN,
+    SCHEDULE_DIGEST,
+    SCHEDULE_KEY,
+    Owner,
+    PodStyle,
+    Seat,
+    digest,
+    schedule_config_map,
+    schedule_name,
+    walker_job,
+)
+from kvgate.probe.plan import LinkTest, plan_sweep
+from kvgate_probe.fields import WireError
+from kvgate_probe.wire import Schedule, decode_schedule, encode_schedule
+
+_TOLERATION = ("key", "operator", "value", "effect", "tolerationSeconds")
+
+
+@dataclass(frozen=True)
+class ProbePolicy:
+    """What the operator's settings say of probes; without an image no sweep is started."""
+
+    image: str = ""
+    allowed_nodes: LabelSelector | None = None
+    allow_host_network: bool = False
+    capabilities: tuple[str, ...] = ()
+
+    def problem(self, pool: Pool) -> str:
+        """Why no sweep of this pool may be started, and who must act; empty when one may."""
+        if not self.image:
+            return "the operator's settings name no probe image: its administrator must set probe.image"
+        if pool.spec.fabric.probe.host_network and not self.allow_host_network:
+            what = "fabric.probe.hostNetwork is not allowed here"
+            return f"{what}: leave it out, or have the operator's administrator set probe.allowHostNetwork"
+        return ""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A sweep as it was found: None once nothing of it is left, and its Jobs that are ours."""
+
+    sweep: Sweep | None = None
+    jobs: tuple[SweepJob, ...] = ()
+
+
+def stored_schedule(client: Client, owner: Owner, run_id: str) -> Schedule | None:
+    """The schedule that the run's walkers were given; None when it is not there or not ours."""
+    try:
+        found = client.get(CONFIG_MAPS, owner.namespace, schedule_name(owner, run_id))
+    except NotFound:
+        return None
+    return _schedule_in(found, owner, run_id)
+
+
+def _schedule_in(found: Document, owner: Owner, run_id: str) -> Schedule | None:
+    if not is_of_run(found, owner, run_id):
+        return None
+    try:
+        schedule = decode_schedule(text(at(found, "data", SCHEDULE_KEY)))
+    except WireError:
+        return None
+    return schedule if (schedule.run_id, schedule.pool_uid) == (run_id, owner.uid) else None
+
+
+def look(client: Client, owner: Owner, run_id: str) -> Seen:
+    """The Jobs and pods that carry the run's labels; events are asked for only where a Job has no pod."""
+    query = Query(labels=f"{POOL_UID}={owner.uid},{RUN}={run_id}")
+    jobs, pods = client.list(JOBS, owner.namespace, query), client.list(PODS, owner.namespace, query)
+    podless = any(not pod_of(text(at(job, "metadata", "uid")), pods) for job in jobs)
+    asked = Query(fields="reason=FailedCreate,involvedObject.kind=Job")
+    return Seen(jobs, pods, client.list(CORE_EVENTS, owner.namespace, asked) if podless else ())
+
+
+def standing(client: Client, pool: ReadPool, *, collected: bool) -> Standing:
+    """How the sweep that the status means stands. Once its evidence is kept, what is left of it has no walkers."""
+    fence = pool.status.sweep
+    if fence is None:
+        return Standing()
+    seen, schedule = look(client, pool.owner, fence.run_id), stored_schedule(client, pool.owner, fence.run_id)
+    found = sweep_jobs(seen.jobs, pool.owner, fence.run_id)
+    if collected:
+        left = Sweep(fence.run_id, fence.started_at, ()) if found or schedule else None
+        return Standing(left, found)
+    if not found and not schedule and not fence.jobs:
+        return Standing()
+    told = walkers(nodes_of(schedule), fence.jobs, found, seen)
+    return Standing(Sweep(fence.run_id, fence.started_at, told), found)
+
+
+def nodes_of(schedule: Schedule | None) -> tuple[str, ...]:
+    return tuple(sorted({node for path in paths_of(schedule) for node in (path.source, path.destination)}))
+
+
+def paths_of(schedule: Schedule | None) -> tuple[Path, ...]:
+    pairs = schedule.tests() if schedule else ()
+    return tuple(sorted({Path(test.pair.source, test.pair.destination) for test in pairs}))
+
+
+def start(client: Client, pool: ReadPool, step: Measure, policy: ProbePolicy) -> None:
+    """Make the schedule and a Job per node, or what is missing of them. Raises MeasureError where it may not be."""
+    problem = policy.problem(pool)
+    if problem:
+        raise MeasureError(problem)
+    schedule = _settled_schedule(client, pool, _planned(pool, step))
+    style = PodStyle(policy.image, _tolerations(pool), pool.spec.fabric.probe.host_network, policy.capabilities)
+    timeout = pool.spec.fabric.schedule.sweep_timeout.seconds
+    hostnames = {node.identity.name: node.labels.get(HOSTNAME, "") for node in pool.objects.nodes}
+    for node in nodes_of(schedule):
+        _make_job(
+            client,
+            pool.owner,
+            schedule,
+            walker_job(pool.owner, schedule, Seat(node, hostnames.get(node) or node), style, timeout),
+        )
+
+
+def _planned(pool: Pool, step: Measure) -> Schedule:
+    probe = pool.spec.fabric.probe
+    test = LinkTest(probe.link.duration.seconds, probe.link.streams, probe.port)
+    sources, destinations = {path.source for path in step.paths}, {path.destination for path in step.paths}
+    return plan_sweep(step.run_id, pool.uid, sources, destinations, test, Phase.ISOLATED).schedule
+
+
+def _settled_schedule(client: Client, pool: ReadPool, planned: Schedule) -> Schedule:
+    """The planned schedule, or the one that an earlier attempt at this run left behind: walkers may have it already."""
+    owner, size = pool.owner, len(encode_schedule(planned))
+    if size > LARGEST_SCHEDULE_BYTES:
+        what = f"the schedule of {len(planned.tests())} paths is {size} bytes long, at most {LARGEST_SCHEDULE_BYTES}"
+        raise MeasureError(f"{what} fit a ConfigMap: narrow fabric.prefillNodes or fabric.decodeNodes")
+    try:
+        client.create(CONFIG_MAPS, owner.namespace, schedule_config_map(owner, planned))
+    except AlreadyExists:
+        kept = stored_schedule(client, owner, planned.run_id)
+        if kept is None:
+            name = schedule_name(owner, planned.run_id)
+            raise MeasureError(_taken("ConfigMap", owner.namespace, name)) from None
+        return kept
+    except (Forbidden, Refused) as error:
+        raise MeasureError(str(error)) from error
+    return planned
+
+
+def _make_job(client: Client, owner: Owner, schedule: Schedule, manifest: Mapping[str, object]) -> None:
+    name = text(at(manifest, "metadata", "name"))
+    try:
+        client.create(JOBS, owner.namespace, manifest)
+    except AlreadyExists:
+        _check_ours(client.get(JOBS, owner.namespace, name), owner, schedule)
+    except (Forbidden, Refused) as error:
+        raise MeasureError(str(error)) from error
+
+
+def _check_ours(found: Document, owner: Owner, schedule: Schedule) -> None:
+    """A Job of this name is the one that an earlier attempt made, or the sweep cannot be run."""
+    given = at(found, "metadata", "annotations", SCHEDULE_DIGEST)
+    if not is_of_run(found, owner, schedule.run_id) or given != digest(encode_schedule(schedule)):
+        raise MeasureError(_taken("Job", owner.namespace, text(at(found, "metadata", "name"))))
+
+
+def _taken(kind: str, namespace: str, name: str) -> str:
+    return f"{kind} {namespace}/{name} is not of this pool's sweep and has its name: delete it"
+
+
+def _tolerations(pool: ReadPool) -> tuple[Document, ...]:
+    """What the target's own pods tolerate, so that the probe may stand where they do."""
+    source = target_document(pool, pool.objects)
+    components = mappings(at(source.body, "spec", "components")) if source else ()
+    given = [t for part in components for t in mappings(at(part, "podTemplate", "spec", "tolerations"))]
+    plain = [{key: entry[key] for key in _TOLERATION if key in entry} for entry in given]
+    return tuple({json.dumps(entry, sort_keys=True): entry for entry in plain}.values())
+
+
+def introduce(client: Client, owner: Owner, run_id: str, jobs: Sequence[SweepJob]) -> None:
+    """Annotate every running walker's pod with the addresses of all, where it was not told the same already."""
+    pods = look(client, owner, run_id).pods
+    standing_at = {job.node: pod_of(job.uid, pods) for job in jobs}
+    addresses = {node: address_of(pod) for node, pod in standing_at.items() if address_of(pod)}
+    told = {"metadata": {"annotations": {PEERS: json.dumps(addresses, sort_keys=True)}}}
+    for pod in standing_at.values():
+        if at(pod, "status", "phase") == "Running" and peers_of(pod) != addresses:
+            _annotate(client, owner.namespace, text(at(pod, "metadata", "name")), told)
+
+
+def _annotate(client: Client, namespace: str, pod: str, told: Document) -> None:
+    try:
+        client.merge(PODS, namespace, pod, told)
+    except (NotFound, Conflict):
+        return
+
+
+def clear(client: Client, owner: Owner, run_id: str) -> None:
+    """Delete the run's Jobs with their pods, and its schedule; what is gone already is no error."""
+    query = Query(labels=f"{POOL_UID}={owner.uid},{RUN}={run_id}")
+    for kind in (JOBS, CONFIG_MAPS):
+        for found in client.list(kind, owner.namespace, query):
+            if is_of_run(found, owner, run_id):
+                metadata = mapping(found.get("metadata"))
+                try:
+                    client.delete(kind, owner.namespace, text(metadata.get("name")), text(metadata.get("uid")))
+                except (NotFound, Conflict):
+                    continue
+
+
+def recorded_jobs(pool: ReadPool, world: World) -> tuple[SweepJob, ...]:
+    """The Jobs whose logs count: those that the status held when it was read, or that this turn has written into it."""
+    fence = pool.status.sweep
+    return fence.jobs if fence is not None and fence.jobs else world.sweep_jobs

@@ -1,0 +1,39 @@
+"""The namespace that each test of this folder gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from tests.cluster.access import Access
+from tests.cluster.waiting import eventually
+from tests.edge.cluster.yard import CRDS, DYNAMO_CRD, Yard, make_yard
+
+
+def load_dynamo(access: Access) -> None:
+    """Dynamo's CRD without its conversion webhook. It is so large that it has no conditions yet when first asked."""
+    crd = yaml.load(DYNAMO_CRD.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    crd["spec"].pop("conversion", None)
+    access.apply(crd)
+    waited = ("wait", "--for=condition=Established", "--timeout=30s", f"crd/{crd['metadata']['name']}")
+    eventually(lambda: access.kubectl(*waited).returncode == 0, 60)
+
+
+@pytest.fixture(scope="session")
+def kinds(control_plane: Access) -> Access:
+    """The API server with our kinds and Dynamo's."""
+    control_plane.load_crds(CRDS)
+    load_dynamo(control_plane)
+    served = ("get", "kvpool,gapp,fabrep,dgd.v1beta1.nvidia.com", "-A")
+    eventually(lambda: control_plane.kubectl(*served).returncode == 0, 30)
+    return control_plane
+
+
+@pytest.fixture
+def yard(kinds: Access) -> Iterator[Yard]:
+    made = make_yard(kinds)
+    yield made
+    kinds.kubectl("delete", "namespace", made.namespace, "--wait=false")
+    kinds.kubectl("delete", "node", *made.nodes, "--wait=false")

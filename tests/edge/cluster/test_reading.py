@@ -1,0 +1,110 @@
+"""A pool and its world, read from a real API server."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvgate.api.selectors import LabelSelector
+from kvgate.core.target import TargetProblem, TargetView
+from kvgate.core.world import KVKnown, KVUnknown
+from kvgate.edge.cluster.sweeps import ProbePolicy
+from kvgate.edge.errors import PoolGoneError
+from tests.edge.cluster.yard import Yard, in_namespace, sample, set_ready
+
+pytestmark = pytest.mark.api
+
+
+def test_a_pool_is_read_with_its_target_its_nodes_and_its_models_config(yard: Yard) -> None:
+    pool, world = yard.observe()
+
+    assert pool.key == yard.key
+    assert isinstance(world.target, TargetView)
+    assert isinstance(world.kv, KVKnown)
+    assert world.kv.bytes_per_token == 114_688
+    first, *others = yard.nodes
+    assert (world.nodes.prefill, world.nodes.decode) == ((first,), tuple(others))
+    identity = world.nodes.identities[0]
+    assert (identity.boot_id, identity.kernel) == (f"boot-{first}", "6.1.0")
+    assert identity.uid
+    assert (world.claimed_by, world.sweep, world.sweep_problem) == ("", None, "")
+
+
+def test_a_pool_that_is_gone(yard: Yard) -> None:
+    yard.kubectl("delete", "kvpool", "qwen3")
+
+    with pytest.raises(PoolGoneError):
+        yard.observe()
+
+
+def test_a_target_that_is_not_there(yard: Yard) -> None:
+    yard.kubectl("delete", "dgd.v1beta1.nvidia.com", "qwen3")
+
+    target = yard.observe()[1].target
+    assert isinstance(target, TargetProblem)
+    assert target.reason == "TargetNotFound"
+
+
+def test_a_config_map_that_is_missing_and_one_that_changed(yard: Yard) -> None:
+    yard.kubectl("delete", "configmap", "qwen3-config")
+    missing = yard.observe()[1].kv
+    assert isinstance(missing, KVUnknown)
+    assert "qwen3-config" in missing.message
+
+    changed = in_namespace(sample("config.yaml"), yard.namespace)
+    changed["data"]["config.json"] = changed["data"]["config.json"].replace(
+        '"num_hidden_layers": 28', '"num_hidden_layers": 14'
+    )
+    yard.access.apply(changed)
+    halved = yard.observe()[1].kv
+    assert isinstance(halved, KVKnown)
+    assert halved.bytes_per_token == 57_344
+
+
+def test_of_two_pools_with_one_target_the_older_one_claims_it(yard: Yard) -> None:
+    second = in_namespace(sample("pool.yaml"), yard.namespace)
+    second["metadata"]["name"] = "latecomer"
+    second["metadata"]["annotations"] = {"a": "b"}
+    yard.kubectl("wait", "--for=create", "kvpool/qwen3", "--timeout=5s")
+    first_made = yard.get("kvpool", "qwen3")["metadata"]["creationTimestamp"]
+    while True:
+        yard.kubectl("apply", "-f", "-", document=second)
+        if yard.get("kvpool", "latecomer")["metadata"]["creationTimestamp"] > first_made:
+            break
+        yard.kubectl("delete", "kvpool", "latecomer")
+
+    assert yard.observe()[1].claimed_by == ""
+    assert yard.ground.observe(f"{yard.namespace}/latecomer")[1].claimed_by == "qwen3"
+
+
+@pytest.mark.parametrize("how", ["cordoned", "not ready", "deleted"])
+def test_a_node_is_not_used_that_is(yard: Yard, how: str) -> None:
+    _, lost, kept = yard.nodes
+    if how == "cordoned":
+        yard.access.kubectl("cordon", lost, check=True)
+    elif how == "not ready":
+        set_ready(yard.access, lost, "Unknown")
+    else:
+        yard.access.kubectl("delete", "node", lost, check=True)
+
+    assert yard.observe()[1].nodes.decode == (kept,)
+
+
+def test_the_operators_settings_narrow_the_nodes_of_a_pool(yard: Yard) -> None:
+    first, second, _ = yard.nodes
+    for node in (first, second):
+        yard.access.kubectl("label", "node", node, "measured=allowed", check=True)
+    yard.policy = ProbePolicy("image:1", LabelSelector(match_labels={"measured": "allowed"}))
+
+    nodes = yard.observe()[1].nodes
+    assert (nodes.prefill, nodes.decode) == ((first,), (second,))
+
+
+def test_a_pool_cannot_be_measured_without_an_image_or_on_a_network_that_is_not_allowed(yard: Yard) -> None:
+    yard.policy = ProbePolicy()
+    assert "probe.image" in yard.observe()[1].sweep_problem
+
+    yard.policy = ProbePolicy("image:1")
+    yard.kubectl(
+        *("patch", "kvpool", "qwen3", "--type=merge", "-p", '{"spec":{"fabric":{"probe":{"hostNetwork":true}}}}')
+    )
+    assert "probe.allowHostNetwork" in yard.observe()[1].sweep_problem
