@@ -95,8 +95,8 @@ def fabric_measured(turn: Turn) -> Said:
         return unknown("SweepTroubled", f"{trouble}; {bad.message}")
     if bad.reason == "NotMeasured":
         return unknown("Measuring" if turn.measuring else bad.reason, bad.message)
-    noted = turn.case.evidence.problems if turn.case.evidence else ()
-    return false(bad.reason, "; ".join((bad.message, *(f"the sweep noted: {said}" for said in noted[:1]))))
+    problems = turn.case.evidence.problems if turn.case.evidence else ()
+    return false(bad.reason, "; ".join((bad.message, *(f"the sweep noted: {said}" for said in problems[:1]))))
 
 
 def _trouble(turn: Turn) -> str:
