@@ -1,0 +1,99 @@
+"""The threads that turn the ring: each takes a due pool, gives it one turn, and says when to look again."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kvgate.app.operator.backoff import backoff_seconds
+from kvgate.app.operator.leadership import NotLeadingError
+from kvgate.app.operator.logs import confess, say
+from kvgate.app.operator.queue import DelayQueue
+from kvgate.app.ring import Clock, Ground, turn
+from kvgate.edge.errors import EdgeError, PoolGoneError, WriteConflictError
+
+REST_SECONDS = 0.2
+"""The least time between two turns of a pool, whatever asks for them: each status write comes back as an event."""
+REST_AFTER_FAILURE_SECONDS = 1.0
+SOONEST_SECONDS, LATEST_SECONDS = 0.2, 3600.0
+"""Bounds of what the ring may ask for: never at once for ever, and never not again."""
+WAIT_SECONDS = 1.0
+USUAL_CONFLICTS = 3
+"""So many in a row are no news: a cache that lags, or a person who edits."""
+
+
+@dataclass(frozen=True)
+class Next:
+    """When the pool's next turn is due at the latest, and how soon one may begin whatever happens."""
+
+    after_seconds: float | None
+    rest_seconds: float = REST_SECONDS
+
+
+@dataclass(frozen=True)
+class Office:
+    """What workers share. `fraction` gives a random number from 0 to 1."""
+
+    queue: DelayQueue
+    ground: Ground
+    clock: Clock
+    leads: Callable[[], bool]
+    gone: Callable[[str], None]
+    fraction: Callable[[], float] = random.random
+
+
+class Workers:
+    """Turns of all pools. A pool is with one worker at a time: the queue sees to that."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+        self._failures: dict[str, int] = {}
+
+    def run(self, stop: threading.Event, beat: Callable[[], None]) -> None:
+        """One worker's life: until `stop`, and never beyond an error of one pool."""
+        office = self._office
+        while not stop.is_set():
+            beat()
+            if not office.leads():
+                stop.wait(WAIT_SECONDS)
+                continue
+            key = office.queue.take(WAIT_SECONDS)
+            if key is not None:
+                self.serve(key)
+
+    def serve(self, key: str) -> None:
+        """One turn of a pool that was taken from the queue, which gets it back."""
+        after = self._turn(key)
+        if after.after_seconds is not None:
+            self._office.queue.add(key, after.after_seconds)
+        self._office.queue.done(key, after.rest_seconds)
+
+    def _turn(self, key: str) -> Next:
+        office = self._office
+        try:
+            done = turn(office.ground, key, office.clock)
+        except NotLeadingError:
+            return Next(0.0)
+        except PoolGoneError:
+            self._failures.pop(key, None)
+            office.gone(key)
+            return Next(None)
+        except Exception as error:  # noqa: BLE001  a fault in one pool's turn must not end the others'
+            return self._failed(key, error)
+        self._failures.pop(key, None)
+        return Next(min(max(done.decision.requeue_after_seconds, SOONEST_SECONDS), LATEST_SECONDS))
+
+    def _failed(self, key: str, error: Exception) -> Next:
+        failures = self._failures.get(key, 0) + 1
+        self._failures[key] = failures
+        seconds = backoff_seconds(failures, self._office.fraction())
+        if not isinstance(error, EdgeError):
+            confess("the turn failed by a fault of kvgate's", error, pool=key, failures=failures)
+        else:
+            usual = isinstance(error, WriteConflictError) and failures <= USUAL_CONFLICTS
+            level = logging.DEBUG if usual else logging.WARNING
+            say(level, "the turn failed", pool=key, reason=str(error), failures=failures, again=round(seconds, 1))
+        return Next(seconds, REST_AFTER_FAILURE_SECONDS)
