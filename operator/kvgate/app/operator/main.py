@@ -1,0 +1,174 @@
+"""`kvgate operator`: puts watches, queue, workers, Lease and health together, and takes them down in order."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import kopf
+
+from kvgate.app.operator.grounds import GuardedGround, TellingGround
+from kvgate.app.operator.handlers import log_in, register
+from kvgate.app.operator.health import Beats, Health
+from kvgate.app.operator.intake import Intake
+from kvgate.app.operator.leadership import Leadership
+from kvgate.app.operator.logs import confess, say, set_up_logs
+from kvgate.app.operator.queue import DelayQueue
+from kvgate.app.operator.settings_file import SettingsFile
+from kvgate.app.operator.watching import Watching
+from kvgate.app.operator.workers import Office, Workers
+from kvgate.app.settings import Settings
+from kvgate.edge.cluster.client import Client
+from kvgate.edge.errors import EdgeError
+from kvgate.edge.leases import Leases
+
+LEASE_NAME = "kvgate-operator"
+HEALTH_PORT = 8081
+REFRESH_SECONDS = 5.0
+LAST_TURNS_SECONDS = 20.0
+"""How long turns in progress may take to end after SIGTERM; the pod's grace period is longer."""
+ELECTION_LIMIT_SECONDS, WATCHING_LIMIT_SECONDS, WORKER_LIMIT_SECONDS = 60.0, 90.0, 600.0
+FAILED, FINE = 1, 0
+
+GroundMaker = Callable[[Callable[[], Settings]], TellingGround]
+"""Makes the ground; it asks for the settings each time that it needs them, for they may change."""
+
+
+@dataclass(frozen=True)
+class OperatorOptions:
+    """What the command line says. No namespaces: all of them. `kubeconfig` is for the watches, and empty for the
+    pod's own ServiceAccount. Port 0: any free one."""
+
+    namespaces: tuple[str, ...] = ()
+    settings: Path | None = None
+    kubeconfig: str = ""
+    lease_namespace: str = "kvgate-system"
+    health_port: int = HEALTH_PORT
+
+
+def run_operator(options: OperatorOptions, client: Client, make_ground: GroundMaker) -> int:
+    """Runs until SIGTERM or SIGINT, then returns 0; 1 when a part of it broke. Raises EdgeError when it cannot begin:
+    for settings that cannot be used, or on a port that is taken."""
+    settings = SettingsFile(options.settings)
+    set_up_logs(settings.current().log_level)
+    operator = Operator(
+        options, settings, Leases(client, options.lease_namespace, LEASE_NAME), make_ground(settings.current)
+    )
+    before = {number: signal.signal(number, operator.hear) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        return operator.run()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Operator:
+    """All parts, each in threads of its own; a part that breaks ends the process, and the kubelet begins it anew."""
+
+    def __init__(self, options: OperatorOptions, settings: SettingsFile, leases: Leases, ground: TellingGround) -> None:
+        self._options = options
+        self._settings = settings
+        self._beats = Beats(time.monotonic)
+        self._stop = threading.Event()
+        self._stop_electing = threading.Event()
+        self._broke = False
+        self._queue = DelayQueue(time.monotonic)
+        identity = f"{socket.gethostname()}_{uuid.uuid4()}"
+        self._leadership = Leadership(leases, identity, time.monotonic, _now)
+        self._intake = Intake(self._queue.add)
+        self._watching = self._make_watching()
+        self._workers = Workers(self._office(ground))
+
+    def hear(self, number: int, frame: object) -> None:
+        """A signal to end. A second one changes nothing: the end is bounded in time as it is."""
+        del number, frame
+        self._stop.set()
+
+    def run(self) -> int:
+        health = self._start_health()
+        watching = self._part("watching", self._watching.run)
+        election = self._part("election", self._elect)
+        workers = [self._part(f"worker-{index}", self._work(index)) for index in range(self._count)]
+        where = ",".join(self._options.namespaces) or "all"
+        say(logging.INFO, "kvgate operator started", namespaces=where, health_port=health.port)
+        while not self._stop.wait(REFRESH_SECONDS):
+            if self._settings.refresh():
+                set_up_logs(self._settings.current().log_level)
+        self._end(watching, workers, election)
+        health.stop()
+        return FAILED if self._broke else FINE
+
+    @property
+    def _count(self) -> int:
+        return self._settings.current().workers
+
+    def _end(self, watching: threading.Thread, workers: list[threading.Thread], election: threading.Thread) -> None:
+        """The Lease is held until nothing acts any more, and let go only then."""
+        say(logging.INFO, "stopping")
+        self._queue.close()
+        self._watching.stop()
+        until = time.monotonic() + LAST_TURNS_SECONDS
+        for thread in workers:
+            thread.join(max(0.0, until - time.monotonic()))
+        self._stop_electing.set()
+        election.join(LAST_TURNS_SECONDS)
+        if any(thread.is_alive() for thread in (*workers, election)):
+            say(logging.WARNING, "a turn did not end in time; the lease is left to expire")
+        else:
+            self._leadership.release()
+        watching.join(LAST_TURNS_SECONDS)
+        say(logging.INFO, "stopped")
+
+    def _make_watching(self) -> Watching:
+        registry = kopf.OperatorRegistry()
+        register(registry, self._intake)
+        log_in(registry, self._options.kubeconfig)
+        return Watching(registry, self._options.namespaces, self._beats.part("watching", WATCHING_LIMIT_SECONDS))
+
+    def _office(self, ground: TellingGround) -> Office:
+        return Office(
+            queue=self._queue,
+            ground=GuardedGround(ground, self._leadership.require),
+            clock=_now,
+            leads=self._leadership.holds,
+            gone=self._intake.pool_gone,
+        )
+
+    def _start_health(self) -> Health:
+        try:
+            health = Health(self._options.health_port, self._beats, lambda: self._watching.started)
+        except OSError as error:
+            raise EdgeError(f"port {self._options.health_port} for health cannot be had ({error.strerror})") from error
+        health.start()
+        return health
+
+    def _elect(self) -> None:
+        self._leadership.run(self._stop_electing, self._beats.part("election", ELECTION_LIMIT_SECONDS))
+
+    def _work(self, index: int) -> Callable[[], None]:
+        return lambda: self._workers.run(self._stop, self._beats.part(f"worker-{index}", WORKER_LIMIT_SECONDS))
+
+    def _part(self, name: str, run: Callable[[], None]) -> threading.Thread:
+        def guarded() -> None:
+            try:
+                run()
+            except Exception as error:  # noqa: BLE001  half an operator is worse than none
+                self._broke = True
+                self._stop.set()
+                confess("a part of the operator broke", error, part=name)
+
+        thread = threading.Thread(target=guarded, name=name, daemon=True)
+        thread.start()
+        return thread
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
