@@ -97,7 +97,7 @@ class Yard:
 
     @property
     def ground(self) -> ClusterGround:
-        return ClusterGround(self.client, self.policy, self.clock)
+        return ClusterGround(self.client, lambda: self.policy, self.clock)
 
     def clock(self) -> datetime:
         return datetime.now(UTC) + self.ahead

@@ -20,12 +20,13 @@ RateReader = Callable[[Pool], float | None]
 
 
 class ClusterGround:
-    """The ground of the operator. What is written rests on the versions that `observe` read."""
+    """The ground of the operator. What is written rests on the versions that `observe` read; `policy` is asked anew
+    each time, for the operator's settings may change."""
 
     def __init__(
         self,
         client: Client,
-        policy: ProbePolicy,
+        policy: Callable[[], ProbePolicy],
         clock: Callable[[], datetime],
         observed_rate: RateReader = lambda _: None,
         instance: str = "kvgate",
@@ -39,13 +40,13 @@ class ClusterGround:
     def observe(self, key: str) -> tuple[ReadPool, World]:
         """Raises PoolGoneError when there is no such pool."""
         namespace, _, name = key.partition("/")
-        pool = read_all(self._client, namespace, name, self._policy.allowed_nodes)
+        pool = read_all(self._client, namespace, name, self._policy().allowed_nodes)
         seen = sweeps.standing(self._client, pool, collected=self._collected(pool))
         world = replace(
             world_of(pool, pool.objects),
             sweep=seen.sweep,
             sweep_jobs=seen.jobs,
-            sweep_problem=self._policy.problem(pool),
+            sweep_problem=self._policy().problem(pool),
             observed_requests_per_second=self._observed_rate(pool),
         )
         return pool, world
@@ -81,7 +82,7 @@ class ClusterGround:
         writing.tell(self._client, _read(pool), events, self._clock(), self._instance)
 
     def _start(self, pool: ReadPool, step: Measure) -> None:
-        sweeps.start(self._client, pool, step, self._policy)
+        sweeps.start(self._client, pool, step, self._policy())
 
     def _collect(self, pool: ReadPool, world: World, step: Collect) -> None:
         """Each part finds what an earlier attempt did of it, so that it may die anywhere."""

@@ -1,0 +1,197 @@
+"""What Jobs, pods and events amount to: a table of how a walker may stand, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from kvgate.api.status import SweepJob
+from kvgate.core.world import Walker, WalkerState
+from kvgate.edge.cluster.walkers import Seen, sweep_jobs, walkers
+from kvgate.probe.jobs import Owner, job_name
+
+OWNER = Owner("qwen3", "serving", "pool-uid")
+RUN = "0123456789"
+Document = dict[str, Any]
+
+
+def job(node: str, uid: str = "", **metadata: Any) -> Document:
+    reference = {"kind": "InferencePool", "uid": OWNER.uid, "controller": True}
+    held = {
+        "name": job_name(OWNER, RUN, node),
+        "uid": uid or f"job-{node}",
+        "labels": {"kvgate.dev/pool-uid": OWNER.uid, "kvgate.dev/run": RUN},
+        "annotations": {"kvgate.dev/node": node},
+        "ownerReferences": [reference],
+    }
+    return {"metadata": held | metadata, "status": {}}
+
+
+def ended(kind: str, reason: str = "") -> Document:
+    return job("n1") | {"status": {"conditions": [{"type": kind, "status": "True", "reason": reason}]}}
+
+
+def pod(node: str, phase: str, address: str = "", owner: str = "", told: Any = None, **status: Any) -> Document:
+    notes = {"kvgate.dev/node": node}
+    if told is not None:
+        notes["kvgate.dev/peers"] = told if isinstance(told, str) else json.dumps(told)
+    reference = {"kind": "Job", "uid": owner or f"job-{node}", "controller": True}
+    metadata = {"name": f"p-{node}", "annotations": notes, "ownerReferences": [reference]}
+    return {"metadata": metadata, "status": {"phase": phase, "podIP": address, **status}}
+
+
+def waiting(reason: str) -> Document:
+    return pod("n1", "Pending", containerStatuses=[{"state": {"waiting": {"reason": reason, "message": "SECRET"}}}])
+
+
+def exited(code: int) -> Document:
+    return pod("n1", "Failed", containerStatuses=[{"state": {"terminated": {"exitCode": code}}}])
+
+
+def condition(kind: str, status: str, reason: str) -> list[Document]:
+    return [{"type": kind, "status": status, "reason": reason, "message": "SECRET"}]
+
+
+def event(message: str, uid: str = "job-n1") -> Document:
+    return {"reason": "FailedCreate", "message": f"{message} SECRET", "involvedObject": {"uid": uid}}
+
+
+UNSCHEDULABLE = pod("n1", "Pending", conditions=condition("PodScheduled", "False", "Unschedulable"))
+
+
+def only(
+    jobs: list[Document], pods: list[Document], events: list[Document], known: tuple[SweepJob, ...] = ()
+) -> Walker:
+    (found,) = walkers(["n1"], known, sweep_jobs(jobs, OWNER, RUN), Seen(jobs, pods, events))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("jobs", "pods", "events", "state", "trouble"),
+    [
+        pytest.param([], [], [], WalkerState.PENDING, "", id="no Job yet"),
+        pytest.param([job("n1")], [], [], WalkerState.PENDING, "", id="a Job without a pod yet"),
+        pytest.param([job("n1")], [pod("n1", "Pending")], [], WalkerState.PENDING, "", id="a pod that is coming"),
+        pytest.param([job("n1")], [pod("n1", "Running", "10.0.0.1")], [], WalkerState.RUNNING, "", id="it runs"),
+        pytest.param([job("n1")], [pod("n1", "Succeeded")], [], WalkerState.ENDED, "", id="a pod that ended well"),
+        pytest.param([ended("Complete")], [], [], WalkerState.ENDED, "", id="a Job that ended well"),
+        pytest.param([job("n1")], [exited(2)], [], WalkerState.ENDED, "WalkerFailed", id="a pod that failed"),
+        pytest.param([job("n1")], [UNSCHEDULABLE], [], WalkerState.PENDING, "Unschedulable", id="a cordoned node"),
+        pytest.param([job("n1")], [waiting("ErrImagePull")], [], WalkerState.PENDING, "ImagePull", id="no image"),
+        pytest.param([job("n1")], [waiting("ImagePullBackOff")], [], WalkerState.PENDING, "ImagePull", id="still none"),
+        pytest.param(
+            [job("n1")],
+            [waiting("CreateContainerConfigError")],
+            [],
+            WalkerState.PENDING,
+            "ContainerNotStarted",
+            id="config",
+        ),
+        pytest.param([job("n1")], [waiting("ContainerCreating")], [], WalkerState.PENDING, "", id="it is being made"),
+        pytest.param(
+            [ended("Failed", "DeadlineExceeded")], [], [], WalkerState.ENDED, "DeadlineExceeded", id="it took too long"
+        ),
+        pytest.param([ended("Failed", "Other")], [], [], WalkerState.ENDED, "WalkerFailed", id="a Job that failed"),
+        pytest.param(
+            [job("n1")],
+            [pod("n1", "Failed", conditions=condition("DisruptionTarget", "True", "EvictionByEvictionAPI"))],
+            [],
+            WalkerState.ENDED,
+            "NodeDraining",
+            id="a node that was drained",
+        ),
+        pytest.param(
+            [job("n1")],
+            [],
+            [event("exceeded quota: x")],
+            WalkerState.PENDING,
+            "QuotaExceeded",
+            id="no quota left",
+        ),
+        pytest.param(
+            [job("n1")], [], [event("must specify limits.cpu")], WalkerState.PENDING, "LimitRange", id="a limit range"
+        ),
+        pytest.param(
+            [job("n1")],
+            [],
+            [event('violates PodSecurity "restricted"')],
+            WalkerState.PENDING,
+            "ProbeForbiddenByPodSecurity",
+            id="what pod security forbids",
+        ),
+        pytest.param([job("n1")], [], [event("denied")], WalkerState.PENDING, "PodNotCreated", id="another refusal"),
+        pytest.param([job("n1")], [], [event("denied", "other")], WalkerState.PENDING, "", id="another Job's refusal"),
+        pytest.param(
+            [job("n1")],
+            [pod("n1", "Running", owner="forged")],
+            [],
+            WalkerState.PENDING,
+            "",
+            id="a pod not its own",
+        ),
+    ],
+)
+def test_a_walker_stands(
+    jobs: list[Document], pods: list[Document], events: list[Document], state: WalkerState, trouble: str
+) -> None:
+    found = only(jobs, pods, events)
+
+    assert found.state is state
+    assert found.trouble.partition(":")[0] == trouble
+    assert "SECRET" not in found.trouble
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        pytest.param(UNSCHEDULABLE, "node n1 takes no probe pod", id="unschedulable"),
+        pytest.param(waiting("ErrImagePull"), "node n1 cannot pull", id="image"),
+    ],
+)
+def test_a_deadline_says_what_the_walker_waited_for(found: Document, says: str) -> None:
+    assert says in only([ended("Failed", "DeadlineExceeded")], [found], []).trouble
+
+
+def test_a_job_that_the_status_remembers_and_that_is_not_there_was_deleted() -> None:
+    known = (SweepJob(node="n1", name="j", uid="old"),)
+
+    assert only([], [], [], known).state is WalkerState.GONE
+    assert only([job("n1")], [pod("n1", "Running")], [], known).state is WalkerState.GONE
+    assert "JobDeleted" in only([], [], [], known).trouble
+
+
+def test_a_walker_was_told_what_is_still_true() -> None:
+    told = {"n1": "10.0.0.1", "n2": "10.0.0.9"}
+    pods = [pod("n1", "Running", "10.0.0.1", told=told), pod("n2", "Running", "10.0.0.2", told="no json")]
+    jobs = [job("n1"), job("n2")]
+    first, second = walkers(["n1", "n2"], (), sweep_jobs(jobs, OWNER, RUN), Seen(jobs, pods))
+
+    assert (first.address, first.told) == ("10.0.0.1", frozenset({"n1"}))
+    assert (second.address, second.told) == ("10.0.0.2", frozenset())
+
+
+@pytest.mark.parametrize(
+    "stranger",
+    [
+        pytest.param(job("n1", ownerReferences=[{"uid": "other", "controller": True}]), id="of another pool"),
+        pytest.param(job("n1", ownerReferences=[{"uid": OWNER.uid}]), id="that the pool does not control"),
+        pytest.param(job("n1", labels={"kvgate.dev/pool-uid": OWNER.uid, "kvgate.dev/run": "x"}), id="of another run"),
+        pytest.param(job("n1", annotations={"kvgate.dev/node": "n2"}), id="with the name of another node's"),
+        pytest.param(job("n1", deletionTimestamp="2026-01-01T00:00:00Z"), id="that is being deleted"),
+        pytest.param(job("n1", name="anything"), id="with a name of its own"),
+        pytest.param({}, id="without anything"),
+    ],
+)
+def test_a_job_is_not_ours(stranger: Document) -> None:
+    assert sweep_jobs([stranger], OWNER, RUN) == ()
+
+
+def test_our_jobs_are_told_by_node() -> None:
+    found = sweep_jobs([job("n2"), job("n1")], OWNER, RUN)
+
+    assert [(entry.node, entry.uid, entry.name) for entry in found] == [
+        ("n1", "job-n1", job_name(OWNER, RUN, "n1")),
+        ("n2", "job-n2", job_name(OWNER, RUN, "n2")),
+    ]
