@@ -436,3 +436,10 @@ def test_it_looks_again(change: Change, seconds: float) -> None:
 def test_the_same_turn_read_twice_decides_the_same() -> None:
     for scene in (Scene(evidence=()), proposed().approved(), confirmed(opened()), drifting(), looping()):
         assert decide(scene.pool, scene.world, scene.now) == decide(scene.pool, scene.world, scene.now)
+
+
+def test_a_drift_by_half_is_told_once_and_the_baseline_of_the_other_half_stays() -> None:
+    scene = opened().later(hours=3).switched(Switch.MIXED).after().after().after()
+    assert actions(scene.status) == ["Drifted", "Enabled"]
+    assert scene.status.target is not None
+    assert len(scene.status.target.baseline) == 2

@@ -160,3 +160,8 @@ def test_without_a_known_target_and_size_there_is_no_plan(unknown: Case) -> None
 def test_evidence_is_no_part_of_the_plan_for_routing() -> None:
     other = dataclasses.replace(case(), evidence=None)
     assert digest(other, Capability.ROUTING) == digest(case(), Capability.ROUTING)
+
+
+def test_the_order_in_which_a_deployment_lists_its_components_is_no_part_of_the_plan() -> None:
+    steps = (ToggleStep("a", "MODE", "prefill"), ToggleStep("b", "MODE", "decode"))
+    assert digest(toggled(steps=steps)) == digest(toggled(steps=steps[::-1]))
