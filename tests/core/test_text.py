@@ -61,7 +61,10 @@ def test_a_moment_is_in_utc_whatever_zone_it_came_in() -> None:
         pytest.param(0.0, "0%", id="nothing"),
         pytest.param(0.0312, "3.1%", id="small shares keep a digit"),
         pytest.param(0.7, "70%", id="a round share"),
+        pytest.param(0.07, "7%", id="a small round share"),
+        pytest.param(0.704, "70.4%", id="a share just above a limit does not read as the limit"),
         pytest.param(1.5, "150%", id="more than full"),
+        pytest.param(math.inf, "an unbounded share", id="without end"),
     ],
 )
 def test_a_share_is_a_percentage(fraction: float, written: str) -> None:

@@ -47,7 +47,12 @@ def moment(when: datetime) -> str:
 
 
 def percent(fraction: float) -> str:
-    return f"{fraction * 100:.0f}%" if fraction >= 0.1 or fraction == 0 else f"{fraction * 100:.1f}%"
+    """`70%`, `70.4%`: a share above a limit never reads as the limit itself."""
+    if math.isinf(fraction):
+        return "an unbounded share"
+    percents = fraction * 100
+    whole = math.isclose(percents, round(percents), abs_tol=1e-9)
+    return f"{percents:.0f}%" if whole else f"{percents:.1f}%"
 
 
 def listed(names: tuple[str, ...], most: int = 3) -> str:
