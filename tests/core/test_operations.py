@@ -267,6 +267,17 @@ def test_recommend_writes_the_patch_out() -> None:
     assert kinds(opened().asking(mode="Recommend").decide()) == []
 
 
+@pytest.mark.parametrize(
+    "resting",
+    [
+        pytest.param({"claimed_by": "elder"}, id="an older pool claims the target"),
+        pytest.param({"deleted": True}, id="the pool is being deleted"),
+    ],
+)
+def test_a_resting_pool_recommends_nothing(resting: dict[str, object]) -> None:
+    assert kinds(proposed().asking(mode="Recommend").but(**resting).decide()) == []
+
+
 def test_suspended_does_nothing_at_all() -> None:
     for start in (Scene(evidence=()), proposed().approved(), opened().measured(SLOW).later(minutes=1).measured(SLOW)):
         assert start.asking(suspend=True).decide().steps == ()

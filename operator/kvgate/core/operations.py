@@ -185,7 +185,9 @@ def _operation(case: Case, judged: Judged, step: str) -> Operation:
 
 
 def _recommendations(case: Case, judged: tuple[Judged, ...]) -> tuple[Step, ...]:
-    if case.pool.spec.mode is not Mode.RECOMMEND or case.pool.spec.suspend:
+    """The patch for a person; none while the pool rests, or where an older pool speaks for the target."""
+    resting = case.pool.spec.suspend or case.pool.deleted or case.world.claimed_by
+    if case.pool.spec.mode is not Mode.RECOMMEND or resting:
         return ()
     wanted = [e for e in judged if e.verdict.settled and e.toggle and e.toggle.steps and e.toggle.switch is Switch.OFF]
     return tuple(Recommend(entry.capability, entry.toggle.steps) for entry in wanted if entry.toggle)
