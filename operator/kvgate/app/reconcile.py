@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 
 from rich.console import Console
 
 from kvgate.app.output import Report, approval_template
 from kvgate.app.progress import sweeping
-from kvgate.app.ring import Clock, Turn, settle
-from kvgate.core.decide import decide
+from kvgate.app.ring import Clock, look, settle
 from kvgate.core.explain import explain
 from kvgate.edge.directory import Directory, RateReader
 from kvgate.edge.errors import EdgeError, MeasureError
@@ -49,7 +46,7 @@ def _reconciled(ground: Directory, key: str, clock: Clock, errors: Console) -> R
         last = settle(ground, key, clock)[-1]
     except MeasureError as error:
         errors.print(f"kvgate: {key} cannot be measured: {error}", soft_wrap=True)
-        last = _unmeasured(ground, key, clock())
+        last = look(ground, key, clock)
     told = explain(last.pool, last.world, last.at)
     return Report(
         pool=last.pool,
@@ -59,13 +56,3 @@ def _reconciled(ground: Directory, key: str, clock: Clock, errors: Console) -> R
         patch="".join(ground.patches),
         approval=approval_template(last.pool, last.decision.status, told),
     )
-
-
-def _unmeasured(ground: Directory, key: str, now: datetime) -> Turn:
-    """A look without a sweep: what it says is written, but a request to measure stays open."""
-    pool, world = ground.observe(key)
-    decision = decide(pool, world, now)
-    status = decision.status.model_copy(update={"last_handled_measure_at": pool.status.last_handled_measure_at})
-    if status != pool.status:
-        ground.write_status(pool, status)
-    return Turn(pool, world, replace(decision, status=status), now)

@@ -44,16 +44,22 @@ class Turn:
     at: datetime
 
 
-def turn(ground: Ground, key: str, clock: Clock) -> Turn:
-    """One turn. What is meant stands in the status before any step, so that a death in between loses nothing."""
+def look(ground: Ground, key: str, clock: Clock) -> Turn:
+    """What a turn sees, means and writes into the status; its steps are yet to be done."""
     pool, world = ground.observe(key)
     now = clock()
     decision = decide(pool, world, now)
     if decision.status != pool.status:
         ground.write_status(pool, decision.status)
-    for step in decision.steps:
-        ground.carry_out(pool, world, step)
     return Turn(pool, world, decision, now)
+
+
+def turn(ground: Ground, key: str, clock: Clock) -> Turn:
+    """One turn. What is meant stands in the status before any step, so that a death in between loses nothing."""
+    seen = look(ground, key, clock)
+    for step in seen.decision.steps:
+        ground.carry_out(seen.pool, seen.world, step)
+    return seen
 
 
 def settle(ground: Ground, key: str, clock: Clock) -> tuple[Turn, ...]:
