@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kvgate.api.wire import Condition
-from kvgate.api.words import ApprovalState, Capability, ConditionStatus, ConditionType, Outcome
+from kvgate.api.words import Capability, ConditionStatus, ConditionType, Outcome
 from kvgate.core import evidence_criteria, text
 from kvgate.core.drift import newer_approval
 from kvgate.core.findings import Finding
@@ -143,13 +143,9 @@ def approved(turn: Turn) -> Said:
     if not passing:
         return unknown("NothingToApprove", "no capability has a plan that could be approved yet")
     if waiting:
-        return false(f"Approval{_word(waiting[0])}", "; ".join(entry.standing.message for entry in waiting))
+        return false(f"Approval{waiting[0].standing.state}", "; ".join(entry.standing.message for entry in waiting))
     told = [entry.standing.message or f"{entry.capability} needs none" for entry in passing]
     return true("Approved", "; ".join(told))
-
-
-def _word(entry: Judged) -> str:
-    return ApprovalState(entry.standing.state).value
 
 
 def enabled(capability: Capability) -> Callable[[Turn], Said]:
@@ -179,7 +175,7 @@ def held_message(turn: Turn, entry: Judged) -> str:
         Held.COOLDOWN: _until_cooled_down(turn, entry),
         Held.CONFLICT: _conflict(entry),
         Held.DRIFTED: "another hand overwrote the field",
-        Held.ROLLBACK_LOOP: "rolled back twice within 24 h: change the spec or approve anew",
+        Held.ROLLBACK_LOOP: "rolled back twice within 24 h: change the plan or approve anew",
         Held.TARGET: _unswitchable(entry),
         Held.OPERATION: "another capability is being switched",
         Held.MODE: "spec.mode never writes the deployment; set it to Enforce to switch it on",
@@ -222,7 +218,7 @@ def drifted(turn: Turn) -> Said:
     fields = ", ".join(f"{step.component}/{step.env}" for step in (hit[0].toggle.steps if hit[0].toggle else ()))
     who = hit[0].toggle.conflict if hit[0].toggle and hit[0].toggle.conflict else "another manager"
     what = f"{who} overwrote {fields}: drop the line there, let it ignore fields of kvgate-*, or switch it off here"
-    return true("Overwritten", f"{what}; a changed spec or a newer approval opens it again")
+    return true("Overwritten", f"{what}; a changed plan or a newer approval opens it again")
 
 
 def rolled_back(turn: Turn) -> Said:

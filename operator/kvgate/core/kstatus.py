@@ -51,7 +51,7 @@ def blocked(turn: Turn) -> tuple[Said, ConditionType | None] | None:
         return false("Drifted", drifted(turn).message), _STALLED
     looping = _with(turn, lambda entry: entry.obstacle is Held.ROLLBACK_LOOP)
     if looping:
-        what = f"{looping[0].capability} was rolled back twice within 24 h: change the spec or approve anew"
+        what = f"{looping[0].capability} was rolled back twice within 24 h: change the plan or approve anew"
         return false("RollbackLoop", what), _STALLED
     foreign = _with(turn, lambda entry: entry.stands is Stands.ON_FOREIGN)
     if foreign and turn.case.pool.spec.mode is Mode.ENFORCE and not turn.ledger.recorded:
