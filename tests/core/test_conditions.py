@@ -134,7 +134,7 @@ TABLE: dict[ConditionType, dict[str, Row]] = {
             lambda s: s.asking(workload__peakRequestsPerSecond="1", criteria__disaggregation__ttftBudget="10m"),
             "False",
             "PathOversubscribed",
-            ("1 requests/s", "86.0%", "maxUtilization is 70%"),
+            ("1 requests/s", "86.2%", "maxUtilization is 70%"),
         ),
         "no peak rate": (
             lambda s: s.asking(workload__peakRequestsPerSecond=None),
