@@ -91,14 +91,14 @@ class Walker:
         partner.settled = None
         while True:
             await self._ask(partner, test.index)
-            problem = self._why_not(partner)
+            problem = self._why_not(test, partner)
             if problem is not None:
                 return problem
-            if partner.position == self._position and (partner.port or not is_source(test, self._trip.node)):
+            if partner.position == self._position and (not is_source(test, self._trip.node) or self._can_push(partner)):
                 return None
             await asyncio.sleep(self._trip.patience.poll_seconds)
 
-    def _why_not(self, partner: Partner) -> Ran | None:
+    def _why_not(self, test: Test, partner: Partner) -> Ran | None:
         patience = self._trip.patience
         if partner.state is State.LEAVING:
             return Ran(trouble=Trouble.INTERRUPTED, message="the partner was told to end", attempts=0)
@@ -108,11 +108,16 @@ class Walker:
             return Ran(trouble=Trouble.PARTNER_LOST, message="the partner has left this test", attempts=0)
         if partner.silent(self._now(), patience):
             return _silence(partner, patience)
-        known = partner.run or self._peers.find(partner.node) is not None
+        heard = bool(partner.run) and not is_source(test, self._trip.node)
+        known = heard or self._peers.find(partner.node) is not None
         if not known and self._now() - self._began >= patience.address_seconds:
             message = f"no address for the partner within {patience.address_seconds:g} s"
             return Ran(trouble=Trouble.ADDRESS_UNKNOWN, message=message, attempts=0)
         return None
+
+    def _can_push(self, partner: Partner) -> bool:
+        """A partner that asked first may be heard of before its address is known here."""
+        return partner.port is not None and self._peers.find(partner.node) is not None
 
     async def _push(self, partner: Partner) -> Ran:
         address = self._peers.find(partner.node)

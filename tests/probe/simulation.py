@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import selectors
 from collections.abc import Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, TypeVar
 
@@ -157,9 +157,13 @@ class Book:
     port: int
     known_from: dict[str, float] = field(default_factory=dict)
     empty: bool = False
+    opened_at: float = 0.0
+    """A book is delivered to each pod by itself: before that it holds nothing."""
 
     def find(self, node: str) -> Address | None:
-        known = not self.empty and asyncio.get_running_loop().time() >= self.known_from.get(node, 0.0)
+        known = not self.empty and asyncio.get_running_loop().time() >= max(
+            self.opened_at, self.known_from.get(node, 0.0)
+        )
         return Address(node, self.port) if known else None
 
 
@@ -187,6 +191,7 @@ class Fate:
     starts: float = 0.0
     killed_at: float | None = None
     told_at: float | None = None
+    told_peers_at: float = 0.0
     swallows: bool = False
     run: str = ""
     blind: bool = False
@@ -222,7 +227,7 @@ async def _live(
     await asyncio.sleep(fate.starts)
     plan = Schedule(**{**vars(schedule), "run_id": fate.run or schedule.run_id})
     trip = Trip(plan, node, book.port, None, patience, loop.time)
-    known = Book(book.port, empty=True) if fate.blind else book
+    known = replace(book, empty=fate.blind, opened_at=fate.told_peers_at)
     walker = Mortal(trip, known, Tool(net, node, fate.broken), results.append, Channel(net, node))
     task = loop.create_task(walker.walk())
     for at, kill in ((fate.killed_at, True), (fate.told_at, False)):

@@ -83,6 +83,18 @@ def test_no_live_node_is_called_unreachable_however_unevenly_they_start(
     assert max(outcome.ended_at.values(), default=0.0) <= limit
 
 
+@given(roles=roles, late=st.dictionaries(st.sampled_from(NODES), st.floats(0, 14), max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_addresses_that_reach_the_two_ends_at_different_times_cost_no_test(
+    roles: tuple[list[str], list[str]], late: dict[str, float]
+) -> None:
+    """As the kubelet delivers them: a partner that was told first asks an end that cannot ask back yet."""
+    plan = schedule(*roles)
+    outcome = run(plan, {node: Fate(told_peers_at=at) for node, at in late.items()})
+    assert troubles(outcome) == set()
+    assert {(test.pair.source, test.pair.destination) for test in plan.tests()} <= good_sources(outcome)
+
+
 @given(roles=roles, known=st.dictionaries(st.sampled_from(NODES), st.floats(0, 100), max_size=4))
 @settings(max_examples=60, deadline=None)
 def test_an_address_that_comes_late_is_waited_for(roles: tuple[list[str], list[str]], known: dict[str, float]) -> None:
