@@ -112,9 +112,17 @@ def test_recommend_writes_the_patch_beside_and_leaves_the_deployment(tmp_path: P
     made.settle()
     before = times(tmp_path)
     _, ground = made.settle()
-    assert (tmp_path / ".kvgate" / "qwen3-recommendation.yaml").exists()
+    assert (tmp_path / ".kvgate" / "recommendations" / "serving.qwen3.disaggregation.yaml").exists()
     assert made.deployment() == sample("deployment.yaml")
     assert (ground.done, times(tmp_path)) == ([], before)
+
+
+def test_a_recommendation_that_stands_keeps_no_turn_going(tmp_path: Path) -> None:
+    made = yard(tmp_path, FAST)
+    edit(tmp_path / "pool.yaml", {"spec|mode": "Recommend"})
+    made.settle()
+    turns, _ = made.settle()
+    assert len(turns) == 1
 
 
 def _slow(made: Yard) -> None:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from kvgate.api.status import PoolStatus
 from kvgate.core.decide import decide
-from kvgate.core.steps import Decision, Step
+from kvgate.core.steps import Decision, Recommend, Step
 from kvgate.core.world import Pool, World
 
 MOST_TURNS = 12
@@ -68,6 +68,11 @@ def settle(ground: Ground, key: str, clock: Clock) -> tuple[Turn, ...]:
     for _ in range(MOST_TURNS):
         turns.append(turn(ground, key, clock))
         last = turns[-1]
-        if not last.decision.steps and last.decision.status == last.pool.status:
+        if not _busy(last.decision) and last.decision.status == last.pool.status:
             break
     return tuple(turns)
+
+
+def _busy(decision: Decision) -> bool:
+    """Whether a step may show something new to the next look; a recommendation is for a person alone."""
+    return any(not isinstance(step, Recommend) for step in decision.steps)

@@ -14,6 +14,7 @@ import yaml
 from kvgate.api.objects import InferencePool
 from kvgate.api.status import PoolStatus
 from kvgate.api.wire import API_VERSION
+from kvgate.api.words import Capability
 from kvgate.core.evidence import Evidence
 from kvgate.core.steps import Enable, Measure, Recommend, Revert, Step
 from kvgate.core.world import Pool, World
@@ -135,13 +136,14 @@ class Directory:
                 f"{self.root}: DynamoGraphDeployment {pool.spec.target_ref.name} is gone; nothing was patched"
             )
         if isinstance(step, Recommend):
-            self._recommend(pool, recommendation(source, step))
+            self._recommend(pool, step.capability, recommendation(source, step))
         elif write_change(source, step):
             self.patches.append(difference(source, change_of(step)))
             self.done.append(f"{_verb(step)} {step.capability} in {source.path.name}")
 
-    def _recommend(self, pool: Pool, text: str) -> None:
-        path = self.root / _FOLDER / f"{pool.name}-recommendation.yaml"
+    def _recommend(self, pool: Pool, capability: Capability, text: str) -> None:
+        name = f"{pool.namespace}.{pool.name}.{capability.lower()}.yaml"
+        path = self.root / _FOLDER / "recommendations" / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             self._write(path, text)
             self.done.append(f"Wrote the patch to {path.relative_to(self.root)}")
