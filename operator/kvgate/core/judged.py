@@ -113,18 +113,9 @@ def _leaving(case: Case, capability: Capability, stands: Stands) -> Ruling:
 
 
 def _plan(case: Case, capability: Capability, digest: str, proposed_at: datetime | None) -> Plan:
-    needed, attestations = _asked(case, capability)
+    block = case.block(capability)
+    needed, attestations = (block.approval, block.attestations) if block else (Approval.REQUIRED, ())
     return Plan(case.pool.name, case.pool.uid, capability, digest, proposed_at, needed, attestations)
-
-
-def _asked(case: Case, capability: Capability) -> tuple[Approval, tuple[str, ...]]:
-    criteria = case.pool.spec.criteria
-    block = {
-        Capability.ROUTING: criteria.routing,
-        Capability.DISAGGREGATION: criteria.disaggregation,
-        Capability.KV_STORAGE: criteria.kv_storage,
-    }[capability]
-    return (block.approval, block.attestations) if block else (Approval.REQUIRED, ())
 
 
 def _stands(case: Case, capability: Capability, toggle: Toggle | None) -> Stands:

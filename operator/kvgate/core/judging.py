@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from kvgate.api.pool import DisaggregationCriteria
+from kvgate.api.pool import DisaggregationCriteria, KVStorageCriteria, RoutingCriteria
+from kvgate.api.words import Capability
 from kvgate.core.estimate import Demand, Load, Share, Transfer, load
 from kvgate.core.evidence import Evidence, Layer, Sample
 from kvgate.core.moments import later
@@ -15,6 +16,7 @@ from kvgate.core.target import TargetView
 from kvgate.core.world import KVKnown, Pool, World
 
 CLOCK_TOLERANCE = timedelta(minutes=1)
+CriteriaBlock = RoutingCriteria | DisaggregationCriteria | KVStorageCriteria
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,15 @@ class Case:
     @property
     def criteria(self) -> DisaggregationCriteria:
         return self.pool.spec.criteria.disaggregation or DisaggregationCriteria()
+
+    def block(self, capability: Capability) -> CriteriaBlock | None:
+        """The criteria of one capability; None where it is not gated."""
+        criteria = self.pool.spec.criteria
+        return {
+            Capability.ROUTING: criteria.routing,
+            Capability.DISAGGREGATION: criteria.disaggregation,
+            Capability.KV_STORAGE: criteria.kv_storage,
+        }[capability]
 
     @cached_property
     def fabric(self) -> Fabric:

@@ -38,9 +38,8 @@ def plan_hash(case: Case, capability: Capability, epoch: int) -> str:
 
 
 def _criteria(case: Case, capability: Capability) -> dict[str, object]:
-    field = {Capability.KV_STORAGE: "kvStorage"}.get(capability, capability.lower())
-    block = case.pool.spec.criteria.model_dump(mode="json", by_alias=True).get(field)
-    return dict(block) if isinstance(block, dict) else {}
+    block = case.block(capability)
+    return block.model_dump(mode="json", by_alias=True) if block else {}
 
 
 def evidence_class(case: Case) -> list[list[str | bool]]:

@@ -120,10 +120,4 @@ def _target(case: Case, capability: Capability) -> tuple[Finding, ...]:
 
 def gated(case: Case) -> tuple[Capability, ...]:
     """The capabilities with a criteria block; the others are none of our business."""
-    criteria = case.pool.spec.criteria
-    blocks = {
-        Capability.ROUTING: criteria.routing,
-        Capability.DISAGGREGATION: criteria.disaggregation,
-        Capability.KV_STORAGE: criteria.kv_storage,
-    }
-    return tuple(capability for capability, block in blocks.items() if block is not None)
+    return tuple(capability for capability in Capability if case.block(capability) is not None)
