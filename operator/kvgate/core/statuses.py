@@ -18,7 +18,7 @@ from kvgate.api.status import (
 )
 from kvgate.api.words import Outcome
 from kvgate.core.conditions import Turn
-from kvgate.core.estimate import longest_prompt
+from kvgate.core.estimate import Transfer, longest_prompt
 from kvgate.core.evidence import Layer, Path
 from kvgate.core.judged import Judged
 from kvgate.core.judging import Case
@@ -103,16 +103,16 @@ def kv_cache(case: Case) -> KVCacheStatus | None:
 def estimates(case: Case) -> tuple[Estimate, ...]:
     if case.transfer is None or case.pool.spec.criteria.disaggregation is None:
         return ()
-    return tuple(_estimate(case, prompt.tokens) for prompt in case.pool.spec.workload.prompts)
+    return tuple(_estimate(case, case.transfer, prompt.tokens) for prompt in case.pool.spec.workload.prompts)
 
 
-def _estimate(case: Case, tokens: int) -> Estimate:
+def _estimate(case: Case, transfer: Transfer, tokens: int) -> Estimate:
     budget = case.criteria.ttft_budget
     wait = case.load.wait_seconds if case.load else None
     total = added_ttft(case, tokens, wait or 0.0)
     return Estimate(
         prompt_tokens=tokens,
-        kv_bytes=min(case.transfer.kv_bytes(tokens), LARGEST_WHOLE_NUMBER) if case.transfer else 0,
+        kv_bytes=min(transfer.kv_bytes(tokens), LARGEST_WHOLE_NUMBER),
         added_ttft_milliseconds=milliseconds(total),
         queue_milliseconds=None if wait is None else milliseconds(wait),
         budget_milliseconds=milliseconds(budget.seconds),
