@@ -8,6 +8,7 @@ from kvgate.core.evidence import Evidence, FailureKind, Memory, NodeIdentity, Ph
 from kvgate.core.findings import Concern, Finding
 from kvgate.core.judging import Case
 from kvgate.core.rates import PathRates
+from kvgate.core.target import TargetView
 
 TCP = "tcp"
 TCP_LINK_TRUSTED_UP_TO = 4e9 / 8
@@ -191,10 +192,10 @@ def _covered(phase: Phase, seen: list[set[Phase]], *, sampled: bool) -> bool:
 
 def same_thing_measured(case: Case) -> Finding:
     """Whether each path's evidence is about the transport and memory that the workers will use."""
-    worker = getattr(case.world.target, "fabric_class", None)
-    measured = case.fabric.measured
-    if not measured or worker is None:
+    target, measured = case.world.target, case.fabric.measured
+    if not measured or not isinstance(target, TargetView):
         return _unmeasured(case, "kind")
+    worker = target.fabric_class
     nearest = tuple(sample for path in measured for sample in path.nearest)
     if worker.rdma and any(sample.transport == TCP for sample in nearest):
         what = f"the workers ask for {worker} devices, and TCP was measured: TCP says nothing about RDMA"

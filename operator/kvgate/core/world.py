@@ -118,4 +118,3 @@ class World:
     sweep_problem: str = ""
     evidence_problem: str = ""
     observed_requests_per_second: float | None = None
-    can_verify: bool = False
