@@ -43,7 +43,9 @@ def main(kubeconfig: str, notes: str, namespaces: str) -> int:
         lease_namespace=Path(notes).stem,
         health_port=int(os.environ["HEALTH_PORT"]),
     )
-    return run_operator(options, Client(credentials(kubeconfig)), lambda _: CountingGround(notes=Path(notes)))
+    return run_operator(
+        options, Client(credentials(kubeconfig)), lambda _settings, _identity: CountingGround(notes=Path(notes))
+    )
 
 
 if __name__ == "__main__":

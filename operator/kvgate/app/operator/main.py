@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import signal
 import socket
 import threading
@@ -38,8 +39,9 @@ LAST_TURNS_SECONDS = 20.0
 ELECTION_LIMIT_SECONDS, WATCHING_LIMIT_SECONDS, WORKER_LIMIT_SECONDS = 60.0, 90.0, 600.0
 FAILED, FINE = 1, 0
 
-GroundMaker = Callable[[Callable[[], Settings]], TellingGround]
-"""Makes the ground; it asks for the settings each time that it needs them, for they may change."""
+GroundMaker = Callable[[Callable[[], Settings], str], TellingGround]
+"""Makes the ground of the operator of this identity; it asks for the settings each time, for they may change."""
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @dataclass(frozen=True)
@@ -56,13 +58,14 @@ class OperatorOptions:
 
 def run_operator(options: OperatorOptions, client: Client, make_ground: GroundMaker) -> int:
     """Runs until SIGTERM or SIGINT, then returns 0; 1 when a part of it broke. Raises EdgeError when it cannot begin:
-    for settings that cannot be used, or on a port that is taken."""
+    for settings or namespaces that cannot be used, or on a port that is taken."""
+    _check(options)
     settings = SettingsFile(options.settings)
     set_up_logs(settings.current().log_level)
-    operator = Operator(
-        options, settings, Leases(client, options.lease_namespace, LEASE_NAME), make_ground(settings.current)
-    )
-    before = {number: signal.signal(number, operator.hear) for number in (signal.SIGTERM, signal.SIGINT)}
+    identity = f"{socket.gethostname()}_{uuid.uuid4()}"
+    leadership = Leadership(Leases(client, options.lease_namespace, LEASE_NAME), identity, time.monotonic, _now)
+    operator = Operator(options, settings, leadership, make_ground(settings.current, identity))
+    before = {number: signal.signal(number, operator.hear) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     try:
         return operator.run()
     finally:
@@ -70,10 +73,19 @@ def run_operator(options: OperatorOptions, client: Client, make_ground: GroundMa
             signal.signal(number, handler)
 
 
+def _check(options: OperatorOptions) -> None:
+    """kopf would take a name with a star or a comma for a pattern."""
+    for name in (*options.namespaces, options.lease_namespace):
+        if not _NAMESPACE.fullmatch(name):
+            raise EdgeError("a namespace must be named exactly: at most 63 lower case letters, digits, inner hyphens")
+
+
 class Operator:
     """All parts, each in threads of its own; a part that breaks ends the process, and the kubelet begins it anew."""
 
-    def __init__(self, options: OperatorOptions, settings: SettingsFile, leases: Leases, ground: TellingGround) -> None:
+    def __init__(
+        self, options: OperatorOptions, settings: SettingsFile, leadership: Leadership, ground: TellingGround
+    ) -> None:
         self._options = options
         self._settings = settings
         self._beats = Beats(time.monotonic)
@@ -81,8 +93,7 @@ class Operator:
         self._stop_electing = threading.Event()
         self._broke = False
         self._queue = DelayQueue(time.monotonic)
-        identity = f"{socket.gethostname()}_{uuid.uuid4()}"
-        self._leadership = Leadership(leases, identity, time.monotonic, _now)
+        self._leadership = leadership
         self._intake = Intake(self._queue.add)
         self._watching = self._make_watching()
         self._workers = Workers(self._office(ground))

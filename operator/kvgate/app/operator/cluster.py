@@ -1,0 +1,79 @@
+"""The cluster's ground as the settings allow it: which probes may run, and which Prometheus is asked."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from kvgate import __version__
+from kvgate.app.operator.logs import say
+from kvgate.app.operator.main import OperatorOptions, run_operator
+from kvgate.app.settings import Settings
+from kvgate.core.world import Pool
+from kvgate.edge.cluster.client import Client
+from kvgate.edge.cluster.ground import ClusterGround
+from kvgate.edge.cluster.sweeps import ProbePolicy
+from kvgate.edge.connection import credentials
+from kvgate.edge.prometheus import observed_request_rate
+from kvgate.edge.promql import NoData
+
+AGENT = f"kvgate/{__version__}"
+RATE_SECONDS = 300.0
+"""How long an observed rate stands: it is a mean over as long, and each new one is a write of the status."""
+
+
+def serve(options: OperatorOptions) -> int:
+    """Run the operator on the cluster that the options name. Raises EdgeError when it cannot begin."""
+    client = Client(credentials(options.kubeconfig), AGENT)
+    return run_operator(options, client, lambda settings, identity: cluster_ground(client, settings, identity))
+
+
+def cluster_ground(client: Client, settings: Callable[[], Settings], instance: str) -> ClusterGround:
+    """The ground of the operator that is called `instance`; the settings are asked anew at each look."""
+    rates = ObservedRates(settings, time.monotonic)
+    return ClusterGround(client, lambda: probe_policy(settings()), _now, rates, instance)
+
+
+def probe_policy(settings: Settings) -> ProbePolicy:
+    probe = settings.probe
+    return ProbePolicy(
+        image=probe.image or "",
+        allowed_nodes=probe.allowed_node_selector,
+        allow_host_network=probe.allow_host_network,
+        capabilities=tuple(capability.value for capability in probe.allowed_capabilities),
+    )
+
+
+class ObservedRates:
+    """Requests per second of a pool's deployment; None where no Prometheus is named, or it does not say."""
+
+    def __init__(self, settings: Callable[[], Settings], monotonic: Callable[[], float]) -> None:
+        self._settings = settings
+        self._monotonic = monotonic
+        self._known: dict[str, tuple[float, float | None]] = {}
+
+    def __call__(self, pool: Pool) -> float | None:
+        until, rate = self._known.get(pool.uid, (0.0, None))
+        now = self._monotonic()
+        if now >= until:
+            rate = self._asked(pool)
+            self._known = {uid: known for uid, known in self._known.items() if known[0] > now}
+            self._known[pool.uid] = (now + RATE_SECONDS, rate)
+        return rate
+
+    def _asked(self, pool: Pool) -> float | None:
+        ref = pool.spec.monitor.prometheus_ref
+        endpoint = self._settings().endpoint(ref.name) if ref else None
+        if endpoint is None:
+            return None
+        found = observed_request_rate(endpoint, pool.namespace, pool.spec.target_ref.name)
+        if isinstance(found, NoData):
+            say(logging.INFO, "no observed request rate", pool=pool.key, reason=found.message)
+            return None
+        return found.requests_per_second
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
