@@ -35,6 +35,7 @@ _GROUPS = {
     "Try it": ("demo",),
     "Before you merge": ("lint", "evaluate"),
     "On a directory of manifests": ("reconcile",),
+    "In a cluster": ("operator",),
     "Installation": ("crds", "version"),
 }
 
@@ -188,6 +189,26 @@ def reconcile(folder: Path, settings: Path | None, output: str) -> int:
     reports = reconcile_directory(folder, rates(settings, _errors()), _now, _errors())
     print_reports(reports, Format(output), _console())
     return FINE if reports and all(report.passed for report in reports) else NOT_PASSED
+
+
+@cli.command(examples=("kvgate operator --kubeconfig ~/.kube/config -n serving",))
+@click.option("-n", "--namespace", "namespaces", multiple=True, help="Serve this namespace; may be said again. [all]")
+@click.option("--settings", type=_file, help="The operator's settings; changes to the file are noticed.")
+@click.option("--kubeconfig", envvar="KUBECONFIG", default="", help="Outside a pod. [$KUBECONFIG]")
+@click.option("--lease-namespace", default="kvgate-system", show_default=True, help="Where the Lease is kept.")
+@click.option("--health-port", type=click.IntRange(0, 65535), default=8081, show_default=True, help="0 for any.")
+def operator(
+    namespaces: tuple[str, ...], settings: Path | None, kubeconfig: str, lease_namespace: str, health_port: int
+) -> int:
+    """Serve the pools of a cluster.
+
+    Runs until SIGTERM or SIGINT; then turns in progress end, and the Lease is let go. Of several operators on one
+    Lease, one acts at a time.
+    """
+    from kvgate.app.operator.cluster import serve  # noqa: PLC0415  kopf takes longer to load than a lint to run
+    from kvgate.app.operator.main import OperatorOptions  # noqa: PLC0415
+
+    return serve(OperatorOptions(namespaces, settings, kubeconfig, lease_namespace, health_port))
 
 
 @cli.command(examples=("kvgate demo", "kvgate demo --keep demo -o json"))
