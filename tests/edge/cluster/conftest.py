@@ -21,13 +21,18 @@ def load_dynamo(access: Access) -> None:
     eventually(lambda: access.kubectl(*waited).returncode == 0, 60)
 
 
+def load_kinds(access: Access) -> None:
+    """Our kinds and Dynamo's, until all are served."""
+    access.load_crds(CRDS)
+    load_dynamo(access)
+    served = ("get", "kvpool,gapp,fabrep,dgd.v1beta1.nvidia.com", "-A")
+    eventually(lambda: access.kubectl(*served).returncode == 0, 30)
+
+
 @pytest.fixture(scope="session")
 def kinds(control_plane: Access) -> Access:
     """The API server with our kinds and Dynamo's."""
-    control_plane.load_crds(CRDS)
-    load_dynamo(control_plane)
-    served = ("get", "kvpool,gapp,fabrep,dgd.v1beta1.nvidia.com", "-A")
-    eventually(lambda: control_plane.kubectl(*served).returncode == 0, 30)
+    load_kinds(control_plane)
     return control_plane
 
 

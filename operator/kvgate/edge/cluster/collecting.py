@@ -80,6 +80,7 @@ def _of_recorded(pods: Sequence[Document], recorded: Sequence[SweepJob]) -> tupl
             problems.append(f"pod {name}: does not stand on node {job.node}: its log is ignored")
         else:
             known[job.node] = pod
+    problems += [f"walker of {job.node}: its pod is gone, and its log" for job in recorded if job.node not in known]
     return known, problems
 
 

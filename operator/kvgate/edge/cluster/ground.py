@@ -13,7 +13,7 @@ from kvgate.edge.cluster import collecting, sweeps, writing
 from kvgate.edge.cluster.client import Client
 from kvgate.edge.cluster.reading import ReadPool, read_all
 from kvgate.edge.cluster.sweeps import ProbePolicy
-from kvgate.edge.errors import EdgeError
+from kvgate.edge.errors import EdgeError, MeasureError
 from kvgate.edge.observe import world_of
 
 RateReader = Callable[[Pool], float | None]
@@ -82,6 +82,9 @@ class ClusterGround:
         writing.tell(self._client, _read(pool), events, self._clock(), self._instance)
 
     def _start(self, pool: ReadPool, step: Measure) -> None:
+        if self._collected(pool):
+            name = collecting.index_name(pool, step.run_id)
+            raise MeasureError(f"FabricReport {pool.namespace}/{name} of this sweep cannot be read: delete it")
         sweeps.start(self._client, pool, step, self._policy())
 
     def _collect(self, pool: ReadPool, world: World, step: Collect) -> None:

@@ -122,11 +122,18 @@ def paths_of(schedule: Schedule | None) -> tuple[Path, ...]:
 
 
 def start(client: Client, pool: ReadPool, step: Measure, policy: ProbePolicy) -> None:
-    """Make the schedule and a Job per node, or what is missing of them. Raises MeasureError where it may not be."""
+    """Make the schedule and a Job per node, or what is missing of them. Raises MeasureError where it may not be.
+
+    Where an earlier attempt left a schedule that lacks nodes of this one, it is cleared, to be made anew next time.
+    """
     problem = policy.problem(pool)
     if problem:
         raise MeasureError(problem)
-    schedule = _settled_schedule(client, pool, _planned(pool, step))
+    planned = _planned(pool, step)
+    schedule = _settled_schedule(client, pool, planned)
+    if not set(nodes_of(planned)) <= set(nodes_of(schedule)):
+        clear(client, pool.owner, step.run_id)
+        return
     style = PodStyle(policy.image, _tolerations(pool), pool.spec.fabric.probe.host_network, policy.capabilities)
     timeout = pool.spec.fabric.schedule.sweep_timeout.seconds
     hostnames = {node.identity.name: node.labels.get(HOSTNAME, "") for node in pool.objects.nodes}
