@@ -14,7 +14,7 @@ from kvgate.api.words import Capability, Outcome
 from kvgate.core.evidence import Evidence, FailureKind, Sample
 from kvgate.core.findings import Concern, Finding, Verdict
 from kvgate.core.judging import Case
-from kvgate.core.target import TargetProblem
+from kvgate.core.target import FabricClass, TargetProblem
 from kvgate.core.verdicts import APART, GROUNDS, NUMBERS, gated, judge
 from kvgate.core.world import KVUnknown
 from tests.core.cases import (
@@ -254,3 +254,9 @@ def test_one_path_without_a_believable_number_never_passes(index: int, lost: flo
 def test_a_sweep_that_misses_a_path_never_passes(kept: set[object]) -> None:
     swept: Evidence = evidence(sample(one) for one in PATHS if one in kept)
     assert split(case(measured=swept)).outcome is not Outcome.PASS
+
+
+def test_a_slow_tcp_link_fails_nothing_for_workers_that_use_rdma() -> None:
+    slow = case(measured=evidence(everywhere(1e6)), deployment=target(FabricClass.INFINIBAND))
+    verdict = judge(slow, Capability.DISAGGREGATION)
+    assert (verdict.outcome, verdict.decisive.reason) == (Outcome.INCONCLUSIVE, "Unmeasured")

@@ -89,7 +89,13 @@ KV_STORAGE: tuple[Criterion, ...] = (reload_beats_recompute,)
 def disaggregation(case: Case) -> tuple[Finding, ...]:
     grounds = _each(GROUNDS, case)
     counts = all(finding.outcome is Outcome.PASS for finding in grounds)
-    return (*grounds, *_each(APART, case), *(_each(NUMBERS, case) if counts else ()))
+    return (*grounds, *_each(APART, case), *(_numbers(case) if counts else ()))
+
+
+def _numbers(case: Case) -> tuple[Finding, ...]:
+    """Numbers of another transport than the workers use neither pass nor fail anything."""
+    kind = evidence.same_thing_measured(case)
+    return (kind,) if kind.reason == "Unmeasured" else _each(NUMBERS, case)
 
 
 TABLES: Mapping[Capability, Callable[[Case], tuple[Finding, ...]]] = {
