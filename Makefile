@@ -37,9 +37,10 @@ kind: ## make a kind cluster of three nodes from tests/kind.yaml (needs Docker a
 	@docker info >/dev/null 2>&1 || { echo "make kind needs a running Docker engine: docker info failed" >&2; exit 2; }
 	kind create cluster --name kvgate --config tests/kind.yaml
 
-crds: ## write crds/ and docs/api.md from the models
+crds: ## write crds/, the chart's copy of them, and docs/api.md from the models
 	@.ci/bootstrap demo
 	@$(VENV)/kvgate crds --out crds --reference docs/api.md
+	@$(VENV)/kvgate crds --out charts/kvgate/crds
 
 lint: ## run the linters alone
 	@.ci/bootstrap demo
