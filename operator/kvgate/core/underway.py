@@ -29,7 +29,7 @@ def sweeping(case: Case, judged: tuple[Judged, ...], *, may_start: bool) -> Swee
     """Goes on with the sweep that the status means, or starts one that is due."""
     fence = case.pool.status.sweep
     if fence is not None:
-        return _under_way(case, fence)
+        return _under_way(case, fence, may_start=may_start)
     measure = sweep_due(case, judged) if may_start else None
     if measure is None:
         return Sweeping()
@@ -37,10 +37,12 @@ def sweeping(case: Case, judged: tuple[Judged, ...], *, may_start: bool) -> Swee
     return Sweeping(measure, begun)
 
 
-def _under_way(case: Case, fence: SweepStatus) -> Sweeping:
+def _under_way(case: Case, fence: SweepStatus, *, may_start: bool) -> Sweeping:
     sweep = case.world.sweep
+    if sweep is None and _arrived(case, fence):
+        return Sweeping()
     if sweep is None:
-        return Sweeping() if _arrived(case, fence) else _again(case, fence)
+        return _again(case, fence) if may_start else Sweeping(None, fence)
     if not fence.jobs and not _arrived(case, fence):
         return _recorded(case, fence, sweep)
     return Sweeping(next_step(case, sweep), fence)
