@@ -24,6 +24,7 @@ from kvgate.edge.objects import Objects, sorted_by_kind
 from kvgate.edge.observe import pool_of, target_document, world_of
 from kvgate.edge.targets import change_of, difference, recommendation, write_change
 from kvgate.edge.yamlfiles import PARTIAL
+from kvgate.edge.yamlnodes import read_own, written
 from kvgate.probe.reports import to_reports
 
 _FOLDER = ".kvgate"
@@ -92,7 +93,7 @@ class Directory:
         path = self._status_path(stored.metadata.namespace, stored.metadata.name)
         bare = stored.model_copy(update={"status": PoolStatus()})
         try:
-            kept = yaml.safe_load(path.read_text(encoding="utf-8"))
+            kept = read_own(path.read_text(encoding="utf-8"))
             if kept["metadata"]["uid"] != stored.metadata.uid:
                 return bare
             return stored.model_copy(update={"status": PoolStatus.model_validate(kept["status"])})
@@ -172,7 +173,7 @@ class Directory:
             (self._reports / f"{pool.namespace}.{report.metadata.name}.yaml").unlink(missing_ok=True)
 
     def _keep(self, path: Path, document: object) -> None:
-        self._write(path, yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110))
+        self._write(path, written(document))
 
     def _write(self, path: Path, text: str) -> None:
         """Whole or not at all."""
