@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,13 +22,25 @@ COMMANDS = ("demo", "lint", "evaluate", "reconcile", "crds", "version")
 
 
 def run(
-    *arguments: str | Path, stdin: str = "", shell: str = "", environment: dict[str, str] | None = None
+    *arguments: str | Path, shell: str = "", environment: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """kvgate in a process of its own; `shell` is what follows it on a shell's line."""
     command = ["/bin/bash", "-c", f'set -o pipefail; "$@" {shell}', "bash", *COMMAND, *map(str, arguments)]
     return subprocess.run(
-        command, input=stdin, capture_output=True, text=True, timeout=60, check=False, env=environment or {**os.environ}
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=environment or {**os.environ},
     )
+
+
+def run_all(*lines: tuple[tuple[str | Path, ...], str]) -> list[subprocess.CompletedProcess[str]]:
+    """Several at a time: each the arguments, and what follows on the shell's line."""
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(lambda line: run(*line[0], shell=line[1]), lines))
 
 
 def test_without_a_command_it_shows_the_same_as_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,18 +154,22 @@ def test_a_reader_that_goes_away_gets_no_traceback() -> None:
 
 
 def test_a_reader_that_never_came_gets_no_traceback(tmp_path: Path) -> None:
-    yard(tmp_path, SLOW).settle()
-    for arguments in (("crds",), ("reconcile", "-f", tmp_path), ("reconcile", "-f", tmp_path, "-o", "json")):
-        done = run(*arguments, shell="| true")
-        assert done.stderr == "", arguments
+    made, again = tmp_path / "one", tmp_path / "two"
+    yard(made, SLOW).settle()
+    shutil.copytree(made, again)
+    reading = (("crds",), ("reconcile", "-f", made), ("reconcile", "-f", again, "-o", "json"))
+    for done in run_all(*((arguments, "| true") for arguments in reading)):
+        assert done.stderr == "", done.args
 
 
 @pytest.mark.parametrize("arguments", [("crds",), ("version",), ("bogus",), ("reconcile", "-f", "{tmp}")])
 def test_closed_streams_are_no_traceback(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    yard(tmp_path, SLOW).settle()
-    words = [word.format(tmp=tmp_path) for word in arguments]
-    assert "Traceback" not in run(*words, shell=">&-").stderr
-    assert "Traceback" not in run(*words, shell="2>&-").stdout
+    yard(tmp_path / "one", SLOW).settle()
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    one, two = (tuple(word.format(tmp=tmp_path / name) for word in arguments) for name in ("one", "two"))
+    without_output, without_errors = run_all((one, ">&-"), (two, "2>&-"))
+    assert "Traceback" not in without_output.stderr
+    assert "Traceback" not in without_errors.stdout
 
 
 def test_a_terminal_without_arrows_gets_question_marks(tmp_path: Path) -> None:
@@ -162,16 +180,23 @@ def test_a_terminal_without_arrows_gets_question_marks(tmp_path: Path) -> None:
     assert "prefill-1?decode-1" in done.stdout
 
 
-def test_tables_are_aligned_and_carry_no_colour_where_no_terminal_reads(tmp_path: Path) -> None:
+def test_tables_are_aligned_and_carry_no_colour_where_no_terminal_reads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     yard(tmp_path, FAST).settle()
-    shown = run("reconcile", "-f", tmp_path).stdout
+    kvgate("reconcile", "-f", tmp_path)
+    shown = capsys.readouterr().out
+    assert "CONDITION" in shown
     assert "\x1b" not in shown
     assert not [line for line in shown.splitlines() if line != line.rstrip()]
 
 
-def test_nothing_of_a_message_is_lost_where_no_terminal_reads(tmp_path: Path) -> None:
+def test_nothing_of_a_message_is_lost_where_no_terminal_reads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     yard(tmp_path, SLOW).settle()
-    shown = " ".join(run("reconcile", "-f", tmp_path).stdout.split())
+    kvgate("reconcile", "-f", tmp_path)
+    shown = " ".join(capsys.readouterr().out.split())
     assert "TTFTBudgetExceeded" in shown
     assert "a faster path, a larger budget or shorter prompts would change that" in shown
 
