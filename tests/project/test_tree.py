@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,11 @@ def _python(tracked: list[Path], *folders: str) -> list[Path]:
     return [path for path in tracked if path.suffix == ".py" and path.as_posix().startswith(folders)]
 
 
+@cache
+def _parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
 def _lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return (function.end_lineno or function.lineno) - function.lineno + 1
 
@@ -40,7 +46,7 @@ def test_the_top_level_holds_only_what_is_agreed(tracked: list[Path]) -> None:
 
 def test_each_module_opens_with_a_sentence(root: Path, tracked: list[Path]) -> None:
     def opening(path: Path) -> str:
-        return (ast.get_docstring(ast.parse((root / path).read_text("utf-8"))) or "").split("\n\n")[0]
+        return (ast.get_docstring(_parsed(root / path)) or "").split("\n\n")[0]
 
     files = [path for path in _python(tracked, *PACKAGES, ".ci", "benchmarks") if (root / path).stat().st_size]
     assert [str(path) for path in files if not re.search(r"^\S.*\.$", opening(path), re.DOTALL)] == []
@@ -50,7 +56,7 @@ def test_no_function_is_longer_than_a_screen(root: Path, tracked: list[Path]) ->
     long = {
         f"{path}:{node.lineno} {node.name}": _lines_of(node)
         for path in _python(tracked, *PACKAGES, ".ci")
-        for node in ast.walk(ast.parse((root / path).read_text("utf-8")))
+        for node in ast.walk(_parsed(root / path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _lines_of(node) > LONGEST_FUNCTION_LINES
     }
     assert long == {}
