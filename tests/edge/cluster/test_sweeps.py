@@ -49,7 +49,7 @@ def walked(yard: Yard, run_id: str = RUN, bits_per_second: float = GIGABIT) -> d
 
 
 def print_results(yard: Yard, pods: dict[str, str], run_id: str, bits_per_second: float = GIGABIT) -> None:
-    addresses = {node: str(yard.get("pod", pod)["status"]["podIP"]) for node, pod in pods.items()}
+    addresses = {node: str(yard.get("pods", pod)["status"]["podIP"]) for node, pod in pods.items()}
     schedule = schedule_of(yard, run_id)
     yard.client.prints |= {pod: printed(schedule, node, addresses, bits_per_second) for node, pod in pods.items()}
 
@@ -150,7 +150,12 @@ def test_a_name_that_somebody_else_took_is_no_sweep_of_ours(yard: Yard, kind: st
 
     with pytest.raises(MeasureError, match=f"{name} is not of this pool's sweep and has its name: delete it"):
         yard.measure(RUN)
-    assert yard.observe()[1].sweep_jobs == ()
+    world = yard.observe()[1]
+    assert world.sweep_jobs == ()
+    assert name in world.sweep_problem
+    yard.kubectl("delete", kind, name, "--cascade=orphan")
+    yard.start(RUN)
+    assert yard.observe()[1].sweep_problem == ""
 
 
 def test_a_job_of_ours_with_another_schedule_is_no_job_of_this_sweep(yard: Yard) -> None:
@@ -232,7 +237,7 @@ def test_a_quota_without_room_is_named(yard: Yard) -> None:
         "spec": {"hard": {"pods": "0"}},
     }
     yard.kubectl("apply", "-f", "-", document=quota)
-    eventually(lambda: "used" in yard.get("resourcequota", "small").get("status", {}), 20)
+    eventually(lambda: "used" in yard.get("resourcequotas", "small").get("status", {}), 20)
     yard.measure(RUN)
 
     def troubles() -> set[str]:
@@ -263,7 +268,7 @@ def test_every_running_walker_is_told_of_all_and_told_again_when_there_are_more(
     assert told(yard)[third] == set()
     introduce(yard)
     assert told(yard) == {node: set(yard.nodes) for node in yard.nodes}
-    notes = yard.get("pod", pods[first])["metadata"]["annotations"]
+    notes = yard.get("pods", pods[first])["metadata"]["annotations"]
     assert yaml.safe_load(notes["kvgate.dev/peers"])[third] == "10.9.0.3"
 
 

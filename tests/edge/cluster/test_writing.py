@@ -53,12 +53,12 @@ def split(yard: Yard) -> tuple[str | None, str | None]:
 
 def holders(yard: Yard, env: str) -> set[str]:
     """Who holds the values of the env variable."""
-    found = yard.get("dgd.v1beta1.nvidia.com", "qwen3", "--show-managed-fields")
+    found = yard.get("dgd", "qwen3")
     return {owner.manager for owner in read_owners(found["metadata"]) if owner.env == env}
 
 
 def fields_of(yard: Yard, manager: str) -> str:
-    found = yard.get("dgd.v1beta1.nvidia.com", "qwen3", "--show-managed-fields")
+    found = yard.get("dgd", "qwen3")
     return str([held["fieldsV1"] for held in found["metadata"]["managedFields"] if held["manager"] == manager])
 
 
@@ -178,7 +178,7 @@ def test_a_deployment_that_was_deleted_since_it_was_read_is_not_made_anew(yard: 
 
     with pytest.raises(WriteConflictError):
         yard.ground.carry_out(pool, world, SPLIT)
-    assert yard.names("dgd.v1beta1.nvidia.com") == []
+    assert yard.names("dgd") == []
 
 
 def test_a_deployment_that_was_replaced_since_it_was_read_is_not_patched(yard: Yard) -> None:
@@ -338,7 +338,7 @@ def test_an_apply_without_a_uid_would_make_a_deployment_of_one_field(yard: Yard)
             *(TARGETS, yard.namespace, upsert | {"metadata": metadata | {"uid": pool.uid}}, "kvgate-routing"),
             force=False,
         )
-    assert yard.names("dgd.v1beta1.nvidia.com") == []
+    assert yard.names("dgd") == []
 
     yard.client.apply(TARGETS, yard.namespace, upsert, "kvgate-routing", force=False)
     assert len(yard.deployment()["spec"]["components"]) == 1
@@ -350,7 +350,7 @@ def test_an_apply_without_a_uid_would_make_a_deployment_of_one_field(yard: Yard)
 def test_a_recommendation_is_a_config_map_of_the_pool_and_the_deployment_stays(yard: Yard) -> None:
     carry_out(yard, Recommend(Capability.DISAGGREGATION, SPLIT_ON))
 
-    found = yard.get("configmap", "qwen3-recommendation")
+    found = yard.get("configmaps", "qwen3-recommendation")
     assert "kind: DynamoGraphDeployment" in found["data"]["disaggregation.yaml"]
     assert found["metadata"]["ownerReferences"][0]["uid"] == yard.observe()[0].uid
     assert split(yard) == ("agg", "agg")
@@ -358,12 +358,12 @@ def test_a_recommendation_is_a_config_map_of_the_pool_and_the_deployment_stays(y
 
 def test_a_recommendation_that_did_not_change_is_not_written_again(yard: Yard) -> None:
     carry_out(yard, Recommend(Capability.DISAGGREGATION, SPLIT_ON))
-    version = yard.get("configmap", "qwen3-recommendation")["metadata"]["resourceVersion"]
+    version = yard.get("configmaps", "qwen3-recommendation")["metadata"]["resourceVersion"]
     carry_out(yard, Recommend(Capability.DISAGGREGATION, SPLIT_ON))
-    assert yard.get("configmap", "qwen3-recommendation")["metadata"]["resourceVersion"] == version
+    assert yard.get("configmaps", "qwen3-recommendation")["metadata"]["resourceVersion"] == version
 
     carry_out(yard, Recommend(Capability.ROUTING, ROUTING_ON))
-    assert set(yard.get("configmap", "qwen3-recommendation")["data"]) == {"disaggregation.yaml", "routing.yaml"}
+    assert set(yard.get("configmaps", "qwen3-recommendation")["data"]) == {"disaggregation.yaml", "routing.yaml"}
 
 
 def test_a_config_map_of_somebody_else_is_left_alone(yard: Yard) -> None:
@@ -371,7 +371,7 @@ def test_a_config_map_of_somebody_else_is_left_alone(yard: Yard) -> None:
 
     with pytest.raises(EdgeError, match="qwen3-recommendation is not owned by the pool and is left alone"):
         carry_out(yard, Recommend(Capability.DISAGGREGATION, SPLIT_ON))
-    assert yard.get("configmap", "qwen3-recommendation")["data"] == {"mine": "1"}
+    assert yard.get("configmaps", "qwen3-recommendation")["data"] == {"mine": "1"}
 
 
 # --- events and finalizers ----------------------------------------------------------------------------------------
@@ -383,7 +383,7 @@ def test_events_are_told_about_the_pool(yard: Yard) -> None:
         pool, [("Warning", "Drifted", "Drifted is True: " + "x" * 2000), ("Normal", "Ready", "all is well")]
     )
 
-    told = yard.get("events", "--field-selector", f"involvedObject.uid={pool.uid}")["items"]
+    told = [event for event in yard.get("events")["items"] if event["involvedObject"].get("uid") == pool.uid]
     assert sorted((event["type"], event["reason"]) for event in told) == [("Normal", "Ready"), ("Warning", "Drifted")]
     assert "all is well" in yard.kubectl("describe", "kvpool", "qwen3")
 

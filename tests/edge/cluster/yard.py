@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +17,17 @@ from kvgate.api.status import SweepStatus
 from kvgate.core.evidence import Path as FabricPath
 from kvgate.core.steps import Measure
 from kvgate.core.world import World
-from kvgate.edge.cluster.client import Client
+from kvgate.edge.cluster.client import (
+    CONFIG_MAPS,
+    CORE_EVENTS,
+    JOBS,
+    PODS,
+    POOLS,
+    REPORTS,
+    TARGETS,
+    Client,
+    Resource,
+)
 from kvgate.edge.cluster.ground import ClusterGround
 from kvgate.edge.cluster.reading import ReadPool
 from kvgate.edge.cluster.sweeps import ProbePolicy
@@ -30,7 +39,16 @@ ROOT = Path(__file__).parents[3]
 CRDS = sorted((ROOT / "crds").glob("kvgate.dev_*.yaml"))
 DYNAMO_CRD = ROOT / "tests" / "data" / "dynamo-crds" / "nvidia.com_dynamographdeployments.yaml"
 IMAGE = "kvgate.dev/probe:test"
-SECONDS = 5
+KINDS = {
+    "kvpool": POOLS,
+    "fabrep": REPORTS,
+    "dgd": TARGETS,
+    "jobs": JOBS,
+    "pods": PODS,
+    "configmaps": CONFIG_MAPS,
+    "events": CORE_EVENTS,
+    "resourcequotas": Resource("v1", "ResourceQuota", "resourcequotas"),
+}
 Document = dict[str, Any]
 
 
@@ -90,14 +108,14 @@ class Yard:
     nodes: tuple[str, ...]
     policy: ProbePolicy = field(default_factory=lambda: ProbePolicy(IMAGE))
     ahead: timedelta = timedelta(0)
+    ground: ClusterGround = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ground = ClusterGround(self.client, lambda: self.policy, self.clock)
 
     @property
     def key(self) -> str:
         return f"{self.namespace}/qwen3"
-
-    @property
-    def ground(self) -> ClusterGround:
-        return ClusterGround(self.client, lambda: self.policy, self.clock)
 
     def clock(self) -> datetime:
         return datetime.now(UTC) + self.ahead
@@ -116,14 +134,17 @@ class Yard:
         assert done.returncode != 0, done.stdout
         return done.stderr
 
-    def get(self, *args: str) -> Document:
-        return self.access.get(*args, "-n", self.namespace)
+    def get(self, kind: str, name: str = "") -> Document:
+        """An object, or the list of them, with its managed fields."""
+        if name:
+            return dict(self.client.get(KINDS[kind], self.namespace, name))
+        return {"items": [dict(item) for item in self.client.list(KINDS[kind], self.namespace)]}
 
     def names(self, kind: str) -> list[str]:
         return [str(item["metadata"]["name"]) for item in self.get(kind)["items"]]
 
     def deployment(self) -> Document:
-        return self.get("dgd.v1beta1.nvidia.com", "qwen3")
+        return self.get("dgd", "qwen3")
 
     def env(self, component: str, name: str) -> Document | None:
         """The entry of one env variable of a component's main container, as it stands; None when there is none."""
@@ -213,8 +234,8 @@ class Yard:
             "podIPs": [{"ip": address}],
             "containerStatuses": [container],
         }
-        patch = json.dumps({"status": status})
-        self.kubectl("patch", "pod", name, "--subresource=status", "--type=merge", "-p", patch)
+        api = kubernetes.CoreV1Api(self.access.api_client())
+        api.patch_namespaced_pod_status(name, self.namespace, {"status": status})
 
 
 def printed(schedule: Schedule, node: str, addresses: Mapping[str, str], bits_per_second: float) -> str:

@@ -36,6 +36,8 @@ class ClusterGround:
         self._clock = clock
         self._observed_rate = observed_rate
         self._instance = instance
+        self._refused: dict[str, str] = {}
+        """Why the last step of a pool's sweep could not be done, by the pool's uid: the next look tells it."""
 
     def observe(self, key: str) -> tuple[ReadPool, World]:
         """Raises PoolGoneError when there is no such pool."""
@@ -46,7 +48,7 @@ class ClusterGround:
             world_of(pool, pool.objects),
             sweep=seen.sweep,
             sweep_jobs=seen.jobs,
-            sweep_problem=self._policy().problem(pool),
+            sweep_problem=self._policy().problem(pool) or self._refusal(pool),
             observed_requests_per_second=self._observed_rate(pool),
         )
         return pool, world
@@ -58,24 +60,39 @@ class ClusterGround:
             for report in pool.objects.reports
         )
 
+    def _refusal(self, pool: ReadPool) -> str:
+        if pool.status.sweep is None:
+            self._refused.pop(pool.uid, None)
+        return self._refused.get(pool.uid, "")
+
     def write_status(self, pool: Pool, status: PoolStatus) -> None:
         """Raises WriteConflictError when the pool was written since it was read."""
         writing.write_status(self._client, _read(pool), status)
 
     def carry_out(self, pool: Pool, world: World, step: Step) -> None:
+        """Raises MeasureError for a sweep that cannot be run or collected, and EdgeError for any other step."""
         read = _read(pool)
         match step:
-            case Measure():
-                self._start(read, step)
-            case Introduce():
-                recorded = sweeps.recorded_jobs(read, world)
-                sweeps.introduce(self._client, read.owner, step.run_id, recorded)
-            case Collect():
-                self._collect(read, world, step)
+            case Measure() | Introduce() | Collect():
+                self._sweep(read, world, step)
             case Enable() | Revert():
                 writing.patch(self._client, read, step)
             case Recommend():
                 writing.recommend(self._client, read, step)
+
+    def _sweep(self, pool: ReadPool, world: World, step: Measure | Introduce | Collect) -> None:
+        try:
+            match step:
+                case Measure():
+                    self._start(pool, step)
+                case Introduce():
+                    sweeps.introduce(self._client, pool.owner, step.run_id, sweeps.recorded_jobs(pool, world))
+                case Collect():
+                    self._collect(pool, world, step)
+        except MeasureError as error:
+            self._refused[pool.uid] = str(error)
+            raise
+        self._refused.pop(pool.uid, None)
 
     def tell(self, pool: Pool, events: Sequence[tuple[str, str, str]]) -> None:
         """Post Events about the pool."""
