@@ -96,6 +96,13 @@ def test_an_object_that_stands_twice_is_a_problem(where: str, tmp_path: Path) ->
     assert "InferencePool qwen3 is already defined in" in str(found.problems[0])
 
 
+def test_a_name_that_stands_twice_is_not_echoed_raw(tmp_path: Path) -> None:
+    foreign = {"apiVersion": "v1", "kind": "Secret\x1b[2J", "metadata": {"name": "a\x1b]0;b\x07"}}
+    (tmp_path / "all.yaml").write_text(yaml.safe_dump_all([foreign, foreign]))
+    [problem] = sorted_by_kind(read_sources([tmp_path / "all.yaml"]).sources).problems
+    assert str(problem).isprintable()
+
+
 @pytest.mark.parametrize("metadata", [None, [], "x", 7])
 def test_metadata_of_another_shape_is_left_for_the_reader_to_refuse(metadata: Any, tmp_path: Path) -> None:
     (tmp_path / "all.yaml").write_text(yaml.safe_dump(POOL | {"metadata": metadata}))

@@ -11,6 +11,7 @@ from typing import Any
 
 from kvgate.api.objects import FabricReport, GateApproval, InferencePool, read_approval, read_pool, read_report
 from kvgate.api.wire import API_VERSION
+from kvgate.dynamo.document import shown
 from kvgate.dynamo.words import KIND as TARGET_KIND
 from kvgate.edge.nodes import NodeView, read_node
 from kvgate.edge.yamlfiles import Document
@@ -98,7 +99,7 @@ class _Found:
         key = key_of(source.body)
         identity = (version.partition("/")[0], kind, *key)
         if identity in self.seen and key[1]:
-            what = f"{kind} {key[1]} is already defined in {self.seen[identity]}; keep one"
+            what = f"{shown(kind)} {shown(key[1])} is already defined in {self.seen[identity]}; keep one"
             self.problems.append(Problem(source.where, what))
             return
         self.seen[identity] = source.where
