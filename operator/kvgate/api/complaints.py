@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.$/-]{1,80}")
@@ -17,6 +18,13 @@ class Complaint:
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message
+
+
+def place(path: str, steps: Iterable[int | str]) -> str:
+    """The path of what stands below by these steps: field names, and numbers within lists."""
+    for step in steps:
+        path = f"{path}[{step}]" if isinstance(step, int) else child(path, step)
+    return path
 
 
 def child(path: str, name: object) -> str:

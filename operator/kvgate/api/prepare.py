@@ -44,7 +44,11 @@ def unknown_fields(value: object, schema: JSON, path: str, root: JSON) -> Iterat
     if isinstance(value, list | tuple) and "items" in schema:
         for index, item in enumerate(value):
             yield from unknown_fields(item, schema["items"], f"{path}[{index}]", root)
-    if not isinstance(value, Mapping) or schema.get(_OPAQUE) or "additionalProperties" in schema:
+    if not isinstance(value, Mapping) or schema.get(_OPAQUE) or schema["type"] != "object":
+        return
+    if "additionalProperties" in schema:
+        for name, item in value.items():
+            yield from unknown_fields(item, schema["additionalProperties"], child(path, name), root)
         return
     declared = schema.get("properties", {})
     for name, item in value.items():

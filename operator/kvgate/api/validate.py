@@ -7,7 +7,7 @@ from functools import cache
 
 from pydantic import BaseModel, ValidationError
 
-from kvgate.api.complaints import Complaint, child
+from kvgate.api.complaints import Complaint, place
 from kvgate.api.crds import KINDS, Kind, root_schema
 from kvgate.api.meta import Meta
 from kvgate.api.prepare import prepared, unknown_fields
@@ -111,11 +111,5 @@ def _unread(model: type[BaseModel], value: object, part: str) -> tuple[Complaint
     try:
         model.model_validate(value)
     except ValidationError as error:
-        return tuple(Complaint(_place(part, fault["loc"]), fault["msg"]) for fault in error.errors())
+        return tuple(Complaint(place(part, fault["loc"]), fault["msg"]) for fault in error.errors())
     return ()
-
-
-def _place(path: str, steps: tuple[int | str, ...]) -> str:
-    for step in steps:
-        path = f"{path}[{step}]" if isinstance(step, int) else child(path, step)
-    return path

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from kvgate.api.complaints import Complaint, child
+from kvgate.api.complaints import Complaint, child, place
 from kvgate.api.prepare import prepared, unknown_fields
 from kvgate.api.quantities import Duration
 from kvgate.api.rules import broken_rules
@@ -129,8 +129,9 @@ def read_settings(text: str) -> Settings | tuple[Complaint, ...]:
         return (error.complaint,)
     if not isinstance(document, Mapping):
         return (Complaint("", "must be a mapping of settings; {} takes all defaults"),)
-    complaints = (*_nulls(document, ""), *_unknown(document), *_faults(document))
-    return complaints or Settings.model_validate(prepared(document, settings_schema()))
+    schema = settings_schema()
+    complaints = (*_nulls(document, ""), *unknown_fields(document, schema, "", schema), *_faults(document))
+    return complaints or Settings.model_validate(prepared(document, schema))
 
 
 class _NoSettingsError(Exception):
@@ -172,16 +173,6 @@ def settings_schema() -> JSON:
     return schema_of(Settings)
 
 
-def _unknown(document: Mapping[object, object]) -> Iterator[Complaint]:
-    """Unknown fields, also below the names of `prometheus`, which the walk over the schema does not enter."""
-    schema = settings_schema()
-    yield from unknown_fields(document, schema, "", schema)
-    endpoints = document.get("prometheus")
-    endpoint = schema["properties"]["prometheus"]["additionalProperties"]
-    for name, item in endpoints.items() if isinstance(endpoints, Mapping) else ():
-        yield from unknown_fields(item, endpoint, child("prometheus", name), schema)
-
-
 def _nulls(document: Mapping[object, object], path: str) -> Iterator[Complaint]:
     """A value that was left empty, often by a wrong indent, would else be the default and so might allow more."""
     for name, item in document.items():
@@ -204,11 +195,4 @@ def _unread(stored: object) -> Iterator[Complaint]:
         Settings.model_validate(stored)
     except ValidationError as error:
         for fault in error.errors(include_input=False, include_url=False):
-            yield Complaint(_place(fault["loc"]), fault["msg"].removeprefix("Value error, "))
-
-
-def _place(steps: tuple[int | str, ...]) -> str:
-    path = ""
-    for step in steps:
-        path = f"{path}[{step}]" if isinstance(step, int) else child(path, step)
-    return path
+            yield Complaint(place("", fault["loc"]), fault["msg"].removeprefix("Value error, "))
