@@ -34,6 +34,9 @@ class PathRates:
             return self.link if self.endpoint is None else self.endpoint
         return min(self.link, self.endpoint)
 
+    def of(self, layer: Layer) -> float | None:
+        return self.link if layer is Layer.LINK else self.endpoint
+
     @property
     def nearest(self) -> tuple[Sample, ...]:
         """The samples of the layer nearest to the worker: of the endpoint, or of the link where that is all."""
