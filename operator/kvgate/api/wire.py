@@ -85,14 +85,6 @@ class Moment:
         return with_rules({"type": "string", "maxLength": 40}, self.RULE)
 
 
-@dataclass(frozen=True)
-class Opaque:
-    """An `Annotated` marker: an object whose content is not looked at, here or by the API server."""
-
-    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-
-
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 ObjectName = Annotated[str, Field(max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
 """A name as Kubernetes gives it: it can hold neither a slash nor another namespace."""

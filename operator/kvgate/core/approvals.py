@@ -55,11 +55,6 @@ class Standing:
     def permits(self) -> bool:
         return self.state in {ApprovalState.VALID, ApprovalState.NOT_REQUIRED}
 
-    @property
-    def keeps(self) -> bool:
-        """Whether a capability that is on may stay on: expiry bounds enabling only."""
-        return self.permits or self.state is ApprovalState.EXPIRED
-
 
 def standing(plan: Plan, given: Iterable[GivenApproval], now: datetime) -> Standing:
     """The best standing that the approvals of this pool and capability give the plan."""
