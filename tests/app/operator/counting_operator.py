@@ -36,11 +36,11 @@ class CountingGround(MemoryGround):
         super()._note(call, key)
 
 
-def main(kubeconfig: str, notes: str, namespaces: str) -> int:
+def main(kubeconfig: str, notes: str, lease_namespace: str, *namespaces: str) -> int:
     options = OperatorOptions(
-        namespaces=tuple(filter(None, namespaces.split(","))),
+        namespaces=namespaces,
         kubeconfig=kubeconfig,
-        lease_namespace=Path(notes).stem,
+        lease_namespace=lease_namespace,
         health_port=int(os.environ["HEALTH_PORT"]),
     )
     return run_operator(

@@ -13,6 +13,7 @@ from kvgate import __version__
 from kvgate.app.cli import cli
 from kvgate.app.operator import election, main, watching
 from kvgate.app.settings import Settings, read_settings
+from kvgate.probe.jobs import Owner, labels
 from tests.app.operator.shipped import NAMESPACE, ROOT, base, by_name, one
 from tests.cluster.access import Access
 
@@ -63,6 +64,24 @@ def test_the_pod_may_take_as_long_to_end_as_the_operator_does() -> None:
 
     assert seconds >= 3 * main.LAST_TURNS_SECONDS + watching.CALL_SECONDS
     assert main.LAST_TURNS_SECONDS >= election.RENEW_SECONDS
+
+
+def test_the_image_runs_as_the_user_that_the_pod_asks_for_and_is_made_of_what_is_there() -> None:
+    lines = (ROOT / "operator" / "Dockerfile").read_text().splitlines()
+    security = one(base(), "Deployment")["spec"]["template"]["spec"]["securityContext"]
+    copied = [
+        word for line in lines if line.startswith("COPY ") and "--from" not in line for word in line.split()[1:-1]
+    ]
+
+    assert f"USER {security['runAsUser']}:{security['runAsGroup']}" in lines
+    assert [name for name in copied if not (ROOT / name).exists()] == []
+    assert {f"!{name}" for name in copied} <= set((ROOT / "operator" / "Dockerfile.dockerignore").read_text().split())
+
+
+def test_the_watch_sees_the_jobs_of_sweeps() -> None:
+    label, _, value = watching.OUR_JOBS.partition("=")
+
+    assert labels(Owner("qwen3", "serving", "uid"), "run-1")[label] == value
 
 
 def rules(name: str) -> set[tuple[str, str, str]]:

@@ -20,6 +20,7 @@ import pytest
 import yaml
 
 from kvgate.app.operator.election import LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS
+from kvgate.probe.jobs import Owner, labels
 from tests.app.operator.outage import door
 from tests.cluster.access import Access, Document, write_kubeconfig
 from tests.cluster.waiting import eventually
@@ -102,15 +103,16 @@ class Bench:
     started: list[Running] = field(default_factory=list)
     stirred: int = 0
 
-    def start(self, *namespaces: str, server: str = "") -> Running:
+    def start(self, *namespaces: str, server: str = "", token: str = "", lease_in: str = "") -> Running:
         name = f"{self.namespace}-{len(self.started)}"
         kubeconfig = self.directory / f"{name}.kubeconfig"
-        token = yaml.safe_load(self.access.kubeconfig.read_text())["users"][0]["user"]["token"]
-        write_kubeconfig(kubeconfig, server or self.access.server, self.access.authority, token)
+        admin = yaml.safe_load(self.access.kubeconfig.read_text())["users"][0]["user"]["token"]
+        write_kubeconfig(kubeconfig, server or self.access.server, self.access.authority, token or admin)
         notes, log = self.directory / f"{self.namespace}.jsonl", self.directory / f"{name}.log"
+        program = (sys.executable, "-m", "tests.app.operator.counting_operator")
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tests.app.operator.counting_operator", kubeconfig, notes, ",".join(namespaces)],
+                [*program, kubeconfig, notes, lease_in or self.namespace, *namespaces],
                 cwd=ROOT,
                 env={**os.environ, "PYTHONPATH": f"{ROOT / 'operator'}:{ROOT / 'probes'}:{ROOT}", "HEALTH_PORT": "0"},
                 stderr=output,
@@ -118,9 +120,9 @@ class Bench:
         self.started.append(Running(process, notes, log))
         return self.started[-1]
 
-    def leading(self, *namespaces: str, server: str = "") -> Running:
+    def leading(self, *namespaces: str, **more: str) -> Running:
         """An operator that has begun to act."""
-        running = self.start(*namespaces, server=server)
+        running = self.start(*namespaces, **more)
         eventually(lambda: running.said("leading: this process acts"), 30)
         return running
 
@@ -176,7 +178,7 @@ def test_everything_that_a_pool_depends_on_brings_it_a_turn_soon(bench: Bench) -
     container = {"name": "c", "image": "local.test/none:1"}
     template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     job = thing("batch/v1", "Job", "probe", ns, spec={"template": template})
-    job["metadata"]["ownerReferences"] = [owner]
+    job["metadata"] |= {"ownerReferences": [owner], "labels": labels(Owner("qwen3", ns, uid), "run-1")}
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-of-{ns}"}}
     approval = thing(
         "kvgate.dev/v1alpha1", "GateApproval", "yes", ns,
@@ -264,6 +266,31 @@ def test_what_is_watched_is_not_written_by_the_watching(bench: Bench) -> None:
     assert written == {("create", "leases"), ("update", "leases")}
     patch = ("patch", "inferencepools.kvgate.dev", "qwen3", "-n", bench.namespace, "--type=merge")
     bench.access.kubectl(*patch, "-p", '{"metadata":{"finalizers":null}}', check=True)
+
+
+@pytest.mark.parametrize("scope", ["all namespaces", "one namespace"])
+def test_with_the_rights_that_ship_watching_and_leading_are_never_forbidden(bench: Bench, scope: str) -> None:
+    access = bench.access
+    access.kubectl("apply", "-k", ROOT / "manifests", check=True)
+    token = access.mint_token("kvgate-system", "kvgate-operator")
+    user = "system:serviceaccount:kvgate-system:kvgate-operator"
+    served = [bench.namespace] if scope == "one namespace" else []
+    if served:
+        role = ("--clusterrole=kvgate-operator", "--serviceaccount=kvgate-system:kvgate-operator")
+        access.kubectl("create", "rolebinding", "kvgate-operator", *role, "-n", bench.namespace, check=True)
+        access.kubectl("delete", "clusterrolebinding", "kvgate-operator", check=True)
+    eventually(lambda: access.kubectl("auth", "can-i", "watch", "nodes", f"--as={user}").returncode == 0)
+    running = bench.leading(*served, token=token, lease_in="kvgate-system")
+    eventually(lambda: running.look_follows(lambda: bench.stir(sample_pool(bench.namespace)), bench.key), 30)
+    time.sleep(RETRY_SECONDS)
+
+    asked = [event for event in access.audit_events() if event.user == user]
+    assert {"jobs", "nodes", "inferencepools", "gateapprovals", "customresourcedefinitions", "leases"} <= {
+        event.resource for event in asked
+    }
+    assert [event for event in asked if event.status_code == 403] == []
+    running.process.terminate()
+    assert running.process.wait(30) == 0
 
 
 def test_other_namespaces_are_not_watched_when_one_was_named(bench: Bench) -> None:

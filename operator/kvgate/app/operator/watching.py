@@ -18,6 +18,8 @@ WATCH_SECONDS = 270
 """A whole number: the API server refuses any other."""
 UNUSED_FINALIZER = "kvgate.dev/kopf"
 """kopf takes its finalizer off whatever it watches without needing it. The default name would be another operator's."""
+OUR_JOBS = "app.kubernetes.io/managed-by=kvgate"
+"""Of a cluster's Jobs, the watch sees those of sweeps alone."""
 TICK_SECONDS = 1.0
 HEALTHY_SECONDS = 60.0
 
@@ -37,6 +39,7 @@ def settings(executor: ThreadPoolExecutor) -> kopf.OperatorSettings:
     made.watching.connect_timeout = CALL_SECONDS
     made.watching.reconnect_backoff = 1.0
     made.watching.chunk_size = 500
+    made.watching.label_selectors["batch", "v1", "jobs"] = OUR_JOBS
     return made
 
 
