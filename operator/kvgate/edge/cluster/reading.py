@@ -51,8 +51,16 @@ def read_all(client: Client, namespace: str, name: str, allowed: LabelSelector |
         *_present(client, CONFIG_MAPS, namespace, _config_maps(stored)),
     )
     nodes = client.list(NODES)
-    objects = sorted_by_kind(_source(body) for body in (*siblings, *depends, *nodes))
-    return _read(stored, replace(objects, nodes=_usable(objects.nodes, nodes, allowed)))
+    objects = sorted_by_kind(_source(body) for body in (*_rivals(siblings, stored), *depends, *nodes))
+    usable = _usable(objects.nodes, nodes, allowed)
+    return _read(stored, replace(objects, pools=(*objects.pools, stored), nodes=usable))
+
+
+def _rivals(siblings: Iterable[Document], own: InferencePool) -> list[Document]:
+    """The other pools that name the same target; to validate all pools of a large namespace would take its time."""
+    target, name = own.spec.target_ref.name, own.metadata.name
+    named = (body for body in siblings if at(body, "spec", "targetRef", "name") == target)
+    return [body for body in named if at(body, "metadata", "name") != name]
 
 
 def _stored(body: Document, key: str) -> InferencePool:
