@@ -11,6 +11,10 @@ from kvgate.api.words import Approval, ApprovalState, Capability
 from kvgate.core import text
 
 LONGEST_LIFE = timedelta(days=90)
+PERMITS = frozenset({ApprovalState.VALID, ApprovalState.NOT_REQUIRED})
+"""With these a capability may be enabled."""
+KEEPS = PERMITS | {ApprovalState.EXPIRED}
+"""With these one that is on may stay on: expiry bounds enabling only."""
 _BEST_FIRST = (
     ApprovalState.VALID,
     ApprovalState.ATTESTATIONS_MISSING,
@@ -53,7 +57,11 @@ class Standing:
 
     @property
     def permits(self) -> bool:
-        return self.state in {ApprovalState.VALID, ApprovalState.NOT_REQUIRED}
+        return self.state in PERMITS
+
+    @property
+    def keeps(self) -> bool:
+        return self.state in KEEPS
 
 
 def standing(plan: Plan, given: Iterable[GivenApproval], now: datetime) -> Standing:

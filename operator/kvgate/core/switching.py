@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kvgate.api.words import ApprovalState, LossAction, Outcome
+from kvgate.core.approvals import KEEPS, PERMITS
 
 
 class Stands(StrEnum):
@@ -86,7 +87,7 @@ def _off(seen: Situation) -> Ruling:
         return Ruling(Move.HOLD, seen.obstacle)
     if seen.outcome is not Outcome.PASS:
         return Ruling(Move.HOLD, Held.CRITERIA)
-    if seen.approval not in {ApprovalState.VALID, ApprovalState.NOT_REQUIRED}:
+    if seen.approval not in PERMITS:
         return Ruling(Move.HOLD, Held.APPROVAL)
     return Ruling(Move.HOLD, seen.obstacle) if seen.obstacle else Ruling(Move.ENABLE)
 
@@ -96,7 +97,7 @@ def _on(seen: Situation) -> Ruling:
         return Ruling(Move.REVERT) if seen.confirmed else Ruling(Move.SWEEP_AGAIN)
     if seen.outcome is not Outcome.PASS:
         return _lost(seen.on_evidence_lost, Held.EVIDENCE)
-    if seen.approval in {ApprovalState.VALID, ApprovalState.NOT_REQUIRED, ApprovalState.EXPIRED}:
+    if seen.approval in KEEPS:
         return Ruling(Move.STAY)
     return _lost(seen.on_approval_lost, Held.APPROVAL)
 
