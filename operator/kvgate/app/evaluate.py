@@ -11,8 +11,8 @@ from kvgate.core.decide import decide
 from kvgate.core.explain import explain
 from kvgate.core.world import Pool
 from kvgate.edge.errors import EdgeError
-from kvgate.edge.files import read_sources
-from kvgate.edge.objects import Objects, sorted_by_kind
+from kvgate.edge.files import objects_of, read_sources
+from kvgate.edge.objects import Objects
 from kvgate.edge.observe import pool_of, world_of
 from kvgate.edge.targets import preview
 
@@ -20,12 +20,7 @@ from kvgate.edge.targets import preview
 def evaluate_files(pool: Path, evidence: Iterable[Path], target: Path | None, now: datetime) -> tuple[Report, ...]:
     """A report per pool. Raises EdgeError when a file, or a document of ours in one, cannot be read."""
     files = [pool, *evidence, *((target,) if target else ())]
-    read = read_sources(files)
-    objects = sorted_by_kind(read.sources)
-    problems = (*read.problems, *objects.problems)
-    if problems:
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise EdgeError(f"{problems[0]}{more}")
+    objects = objects_of(read_sources(files))
     if not objects.pools:
         raise EdgeError(f"{pool}: holds no InferencePool of kvgate.dev/v1alpha1")
     if target and not objects.targets:

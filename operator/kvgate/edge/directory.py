@@ -19,8 +19,8 @@ from kvgate.core.evidence import Evidence
 from kvgate.core.steps import Enable, Measure, Recommend, Revert, Step
 from kvgate.core.world import Pool, World
 from kvgate.edge.errors import EdgeError
-from kvgate.edge.files import Read, read_directory
-from kvgate.edge.objects import Objects, sorted_by_kind
+from kvgate.edge.files import Read, objects_of, read_directory
+from kvgate.edge.objects import Objects
 from kvgate.edge.observe import pool_of, target_document, world_of
 from kvgate.edge.targets import change_of, difference, recommendation, write_change
 from kvgate.edge.yamlfiles import PARTIAL
@@ -74,12 +74,7 @@ class Directory:
 
     def load(self) -> Objects:
         """Everything in the directory and what kvgate keeps beside it. Raises EdgeError for what cannot be used."""
-        read = self._read()
-        objects = sorted_by_kind(read.sources)
-        problems = (*read.problems, *objects.problems)
-        if problems:
-            more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-            raise EdgeError(f"{problems[0]}{more}")
+        objects = objects_of(self._read())
         return replace(objects, pools=tuple(self._with_status(stored) for stored in objects.pools))
 
     def _read(self) -> Read:

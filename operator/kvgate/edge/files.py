@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kvgate.edge.objects import Problem, Source
+from kvgate.edge.errors import EdgeError
+from kvgate.edge.objects import Objects, Problem, Source, sorted_by_kind
 from kvgate.edge.yamlfiles import Document, FileProblem, read_documents, read_tree
 
 
@@ -36,6 +37,16 @@ def read_directory(folder: Path) -> Read:
     """Every document of the YAML files right in a directory."""
     tree = read_tree(folder)
     return Read(tuple(_source(document) for document in tree.documents), tuple(_problem(p) for p in tree.problems))
+
+
+def objects_of(read: Read) -> Objects:
+    """The objects of what was read. Raises EdgeError with the first thing that cannot be used, and how many more."""
+    objects = sorted_by_kind(read.sources)
+    problems = (*read.problems, *objects.problems)
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise EdgeError(f"{problems[0]}{more}")
+    return objects
 
 
 def _source(document: Document) -> Source:

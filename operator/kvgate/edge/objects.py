@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from kvgate.api.complaints import Complaint
 from kvgate.api.objects import FabricReport, GateApproval, InferencePool, read_approval, read_pool, read_report
-from kvgate.api.wire import API_VERSION
+from kvgate.api.wire import API_VERSION, Wire
 from kvgate.dynamo.document import shown
 from kvgate.dynamo.words import KIND as TARGET_KIND
 from kvgate.edge.nodes import NodeView, read_node
@@ -18,6 +19,7 @@ from kvgate.edge.yamlfiles import Document
 
 _NAMESPACE = uuid.UUID("6b0d4b5e-8a3f-5c1e-9d53-6f2f3f1f6a41")
 Key = tuple[str, str]
+T = TypeVar("T", bound=Wire)
 
 
 @dataclass(frozen=True)
@@ -119,25 +121,19 @@ class _Found:
         )
 
     def pool(self, source: Source) -> None:
-        read = read_pool(completed(source))
-        if isinstance(read, InferencePool):
-            self.pools.append(read)
-        else:
-            self.problems += [Problem(source.where, str(complaint)) for complaint in read]
+        self._take(source, read_pool(completed(source)), self.pools)
 
     def approval(self, source: Source) -> None:
-        read = read_approval(completed(source))
-        if isinstance(read, GateApproval):
-            self.approvals.append(read)
-        else:
-            self.problems += [Problem(source.where, str(complaint)) for complaint in read]
+        self._take(source, read_approval(completed(source)), self.approvals)
 
     def report(self, source: Source) -> None:
-        read = read_report(completed(source))
-        if isinstance(read, FabricReport):
-            self.reports.append(read)
-        else:
+        self._take(source, read_report(completed(source)), self.reports)
+
+    def _take(self, source: Source, read: T | tuple[Complaint, ...], into: list[T]) -> None:
+        if isinstance(read, tuple):
             self.problems += [Problem(source.where, str(complaint)) for complaint in read]
+        else:
+            into.append(read)
 
     def target(self, source: Source) -> None:
         self.targets[key_of(source.body)] = source
