@@ -54,7 +54,7 @@ def test_it_names_the_part_that_hangs(served: Served) -> None:
     assert served.get("/healthz") == (503, "hangs: election\n")
 
 
-def test_it_is_ready_once_it_watches(served: Served) -> None:
+def test_it_is_ready_when_the_operator_says_so(served: Served) -> None:
     before = served.get("/readyz")
     served.ready = True
 

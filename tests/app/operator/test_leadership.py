@@ -255,5 +255,18 @@ def test_two_never_act_at_once_whatever_happens(script: list[tuple[str, float]])
         assert [one.holds() for one in both.values()].count(True) < 2
 
 
+def test_it_knows_whether_the_api_server_answers_also_while_it_waits() -> None:
+    lease, time = OneLease(), Time()
+    first, second = operator(lease, time, "first"), operator(lease, time, "second")
+    unasked = second.answered()
+    first.step()
+    second.step()
+    waits = second.answered()
+    lease.away = True
+    run(time, LEASE_SECONDS, second)
+
+    assert (unasked, waits, second.answered()) == (False, True, False)
+
+
 def test_times_are_written_as_microtime_even_on_the_whole_second() -> None:
     assert micro_time(NOW) == "2026-11-30T12:00:00.000000Z"

@@ -1,4 +1,4 @@
-"""Answers the kubelet: alive while every part of the operator still moves, ready once the cluster is being watched."""
+"""Answers the kubelet: alive while every part of the operator still moves, ready while the API server answers."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class _Answer(BaseHTTPRequestHandler):
             self._say(not hanging, f"hangs: {', '.join(hanging)}" if hanging else "ok")
         elif self.path == READY_PATH:
             ready = self.ready()
-            self._say(ready, "ok" if ready else "not watching the cluster yet")
+            self._say(ready, "ok" if ready else "the API server does not answer")
         else:
             self.send_error(HTTPStatus.NOT_FOUND)
 

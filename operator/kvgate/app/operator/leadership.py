@@ -42,11 +42,16 @@ class Leadership:
         self._sighting = Sighting(None, monotonic())
         self._stale = True
         self._acts_until = -1.0
+        self._answered_until = -1.0
         self._led = False
 
     def holds(self) -> bool:
         """Whether this process may act. Turns false by itself when no renewal gets through, whatever hangs."""
         return self._monotonic() < self._acts_until
+
+    def answered(self) -> bool:
+        """Whether the API server answered within the time that a Lease stands, holder or not."""
+        return self._monotonic() < self._answered_until
 
     def require(self) -> None:
         if not self.holds():
@@ -56,6 +61,7 @@ class Leadership:
         """Renew, take or look, once."""
         try:
             self._try()
+            self._answered_until = self._monotonic() + LEASE_SECONDS
         except WriteConflictError:
             self._stale = True
         except EdgeError as error:

@@ -155,11 +155,14 @@ class Operator:
 
     def _start_health(self) -> Health:
         try:
-            health = Health(self._options.health_port, self._beats, lambda: self._watching.started)
+            health = Health(self._options.health_port, self._beats, self._is_ready)
         except OSError as error:
             raise EdgeError(f"port {self._options.health_port} for health cannot be had ({error.strerror})") from error
         health.start()
         return health
+
+    def _is_ready(self) -> bool:
+        return self._watching.started and self._leadership.answered()
 
     def _elect(self) -> None:
         self._leadership.run(self._stop_electing, self._beats.part("election", ELECTION_LIMIT_SECONDS))
