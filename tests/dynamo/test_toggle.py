@@ -478,6 +478,12 @@ def test_no_shipped_example_can_be_split_as_it_stands(path: Path) -> None:
             id="a surge of none",
         ),
         pytest.param(
+            [no_surge, lambda d: part(d, "DecodeWorker").update(name="Dec\x1b[2J", type="decode")],
+            8,
+            "Dec?[2J may not surge",
+            id="a foreign name is never shown raw",
+        ),
+        pytest.param(
             [
                 lambda d: part(d, "DecodeWorker").update(replicas=8),
                 lambda d: part(d, "PrefillWorker").update(replicas=5),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from kvgate.dynamo.component import Component
-from kvgate.dynamo.document import whole
+from kvgate.dynamo.document import shown, whole
 from kvgate.dynamo.steps import REDUCED_CAPACITY, Remark
 
 _SURGE = "nvidia.com/deployment-rolling-update-max-surge"
@@ -18,7 +18,7 @@ def reduced_capacity(workers: tuple[Component, ...], free_gpus: int | None) -> t
     needed = _needed_gpus(workers)
     if needed is None:
         return (_remark("the GPUs that the workers ask for can't be read from their resources"),)
-    still = [worker.name for worker in workers if surge_pods(worker) == 0]
+    still = [shown(worker.name) for worker in workers if surge_pods(worker) == 0]
     if still:
         return (_remark(f"{', '.join(still)} may not surge (max-surge 0)"),)
     if needed == 0:
