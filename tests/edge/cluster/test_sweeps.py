@@ -17,7 +17,7 @@ from kvgate.edge.errors import EdgeError, MeasureError
 from kvgate.probe.jobs import job_name, schedule_name
 from kvgate_probe.wire import Schedule
 from tests.cluster.waiting import eventually
-from tests.edge.cluster.yard import Dying, MortalClient, Yard, configuration, printed
+from tests.edge.cluster.yard import Document, Dying, MortalClient, Yard, configuration, printed
 
 pytestmark = pytest.mark.api
 
@@ -375,8 +375,7 @@ def forge_pod(yard: Yard, node: str, **metadata: Any) -> str:
 @pytest.mark.parametrize("how", ["no controller", "a controller that is not recorded"])
 def test_a_forged_pods_log_is_never_read(yard: Yard, how: str) -> None:
     pods = walked(yard)
-    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "x", "uid": "forged", "controller": True}
-    extra = {} if how == "no controller" else {"ownerReferences": [reference]}
+    extra = {} if how == "no controller" else {"ownerReferences": [job_reference("forged")]}
     forged = forge_pod(yard, yard.nodes[0], **extra)
     yard.client.prints[forged] = yard.client.prints[pods[yard.nodes[0]]].replace("940", "999")
     collect(yard)
@@ -384,6 +383,40 @@ def test_a_forged_pods_log_is_never_read(yard: Yard, how: str) -> None:
     assert forged not in yard.client.asked
     (evidence,) = yard.observe()[1].evidence
     assert "pod forged: is not of a Job that kvgate recorded: its log is ignored" in evidence.problems
+    assert len(evidence.samples) == 2
+
+
+def job_reference(uid: str) -> Document:
+    return {"apiVersion": "batch/v1", "kind": "Job", "name": "x", "uid": uid, "controller": True}
+
+
+def recorded_uid(yard: Yard, node: str) -> str:
+    fence_now = yard.observe()[0].status.sweep
+    assert fence_now is not None
+    return next(job.uid for job in fence_now.jobs if job.node == node)
+
+
+def test_of_two_pods_that_say_they_are_one_walker_neither_is_believed(yard: Yard) -> None:
+    pods = walked(yard)
+    first, second, _ = yard.nodes
+    forged = forge_pod(yard, second, ownerReferences=[job_reference(recorded_uid(yard, second))])
+    collect(yard)
+
+    assert not {forged, pods[second]} & set(yard.client.asked)
+    (evidence,) = yard.observe()[1].evidence
+    assert f"walker of {second}: 2 pods say they are it: their logs are ignored" in evidence.problems
+    assert pods[first] in yard.client.asked
+
+
+def test_a_pod_that_does_not_stand_on_the_node_of_its_job_is_not_believed(yard: Yard) -> None:
+    walked(yard)
+    first, second, _ = yard.nodes
+    forged = forge_pod(yard, second, ownerReferences=[job_reference(recorded_uid(yard, first))])
+    collect(yard)
+
+    assert forged not in yard.client.asked
+    (evidence,) = yard.observe()[1].evidence
+    assert f"pod forged: does not stand on node {first}: its log is ignored" in evidence.problems
     assert len(evidence.samples) == 2
 
 

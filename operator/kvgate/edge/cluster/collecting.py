@@ -68,8 +68,9 @@ def gather(
 
 
 def _of_recorded(pods: Sequence[Document], recorded: Sequence[SweepJob]) -> tuple[dict[str, Document], list[str]]:
-    """The pod of each node; one that no recorded Job controls, or that stands elsewhere, is a problem."""
-    known: dict[str, Document] = {}
+    """The one pod of each node's Job; one that no recorded Job controls, or that stands elsewhere, is a problem, and
+    so are two for one Job, which never makes a second."""
+    claims: dict[str, list[Document]] = {job.node: [] for job in recorded}
     problems: list[str] = []
     for pod in pods:
         job = next((job for job in recorded if is_owned(pod, job.uid)), None)
@@ -79,9 +80,15 @@ def _of_recorded(pods: Sequence[Document], recorded: Sequence[SweepJob]) -> tupl
         elif text(at(pod, "spec", "nodeName")) not in {job.node, ""}:
             problems.append(f"pod {name}: does not stand on node {job.node}: its log is ignored")
         else:
-            known[job.node] = pod
-    problems += [f"walker of {job.node}: its pod is gone, and its log" for job in recorded if job.node not in known]
-    return known, problems
+            claims[job.node].append(pod)
+    problems += [problem for node, found in claims.items() if (problem := _miscounted(node, len(found)))]
+    return {node: found[0] for node, found in claims.items() if len(found) == 1}, problems
+
+
+def _miscounted(node: str, count: int) -> str:
+    if count == 0:
+        return f"walker of {node}: its pod is gone, and its log"
+    return f"walker of {node}: {count} pods say they are it: their logs are ignored" if count > 1 else ""
 
 
 def _as_given(schedule: Schedule, jobs: Sequence[Document], recorded: Sequence[SweepJob]) -> bool:
