@@ -13,6 +13,7 @@ LONGEST_MESSAGE = 1024
 """What an Event's message may hold; longer ones are refused by events.k8s.io."""
 QUIET = frozenset({ConditionType.RECONCILING})
 """It comes and goes with each sweep, and Ready says the same."""
+SUMS = frozenset({ConditionType.READY, ConditionType.STALLED})
 BAD_WHEN_TRUE = frozenset({ConditionType.DRIFTED, ConditionType.ROLLED_BACK, ConditionType.STALLED})
 NEUTRAL_WHEN_FALSE = frozenset(
     {
@@ -35,19 +36,22 @@ class Told(NamedTuple):
 
 
 def transitions(before: PoolStatus, after: PoolStatus) -> tuple[Told, ...]:
-    """One Event per condition whose status or reason changed; its reason is the condition's. A condition that is
-    Unknown from the start tells nothing, nor does one that goes away."""
+    """One Event per condition whose status or reason changed; its reason is the condition's. What a condition says
+    from the start is told unless it is that nothing is known or wrong; one that goes away tells nothing. Ready and
+    Stalled sum up the others, and are told where they say something else."""
     known = {condition.type: condition for condition in before.conditions}
-    return tuple(
-        _told(condition) for condition in after.conditions if _is_news(known.get(condition.type), condition)
-    )  # fmt: skip
+    news = [condition for condition in after.conditions if _is_news(known.get(condition.type), condition)]
+    said = {(condition.reason, condition.message) for condition in news if condition.type not in SUMS}
+    told = (c for c in news if c.type not in SUMS or (c.reason, c.message) not in said)
+    return tuple(dict.fromkeys(_told(condition) for condition in told))
 
 
 def _is_news(before: Condition | None, after: Condition) -> bool:
     if after.type in QUIET:
         return False
     if before is None:
-        return after.status is not ConditionStatus.UNKNOWN and after.reason != "NotGated"
+        fine = after.type in BAD_WHEN_TRUE and after.status is ConditionStatus.FALSE
+        return after.status is not ConditionStatus.UNKNOWN and after.reason != "NotGated" and not fine
     return (before.status, before.reason) != (after.status, after.reason)
 
 
