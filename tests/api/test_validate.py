@@ -157,7 +157,7 @@ JSON_LIKE = st.recursive(
 
 
 @given(JSON_LIKE | near_misses(), near_misses() | JSON_LIKE)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_no_document_makes_the_judge_or_a_reader_stumble(document: Any, old: Any) -> None:
     validate(document)
     validate(document, old)
@@ -166,7 +166,7 @@ def test_no_document_makes_the_judge_or_a_reader_stumble(document: Any, old: Any
 
 
 @given(near_misses())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_what_is_accepted_can_be_read(document: Any) -> None:
     if validate(document) == ():
         readers = {"InferencePool": read_pool, "FabricReport": read_report, "GateApproval": read_approval}

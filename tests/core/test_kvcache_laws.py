@@ -90,19 +90,19 @@ ASKED = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(config=OBJECTS, asked=ASKED)
 def test_any_object_gives_a_layout_or_an_unknown(config: dict[str, Any], asked: dict[str, Any]) -> None:
     check(kv_layout(config, **asked))
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(config=mutated(), asked=ASKED)
 def test_any_spoilt_config_gives_a_layout_or_an_unknown(config: dict[str, Any], asked: dict[str, Any]) -> None:
     check(kv_layout(config, **asked))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(kind=st.sampled_from(sorted(ROWS)), config=OBJECTS)
 def test_any_object_under_a_known_type_gives_a_layout_or_an_unknown(kind: str, config: dict[str, Any]) -> None:
     check(kv_layout({**config, "model_type": kind}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import cache
 from pathlib import Path
 from typing import cast
 
@@ -19,8 +20,14 @@ TRANSFER = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
 VLLM = ["python3", "-m", "dynamo.vllm"]
 
 
-def load(path: Path) -> Node:
+@cache
+def _parsed(path: Path) -> Node:
     return cast("Node", yaml.safe_load(path.read_text(encoding="utf-8")))
+
+
+def load(path: Path) -> Node:
+    """A copy for the test to spoil."""
+    return copy.deepcopy(_parsed(path))
 
 
 def sample() -> Node:

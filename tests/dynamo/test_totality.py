@@ -191,13 +191,13 @@ def put(node: object, way: list[int], value: object) -> None:
         node, way = inner, way[1:]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(DOCUMENTS)
 def test_any_document_is_answered(document: object) -> None:
     answer(document)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.lists(st.integers(0, 40), min_size=1, max_size=9), SPOILS), max_size=3))
 def test_the_sample_with_some_places_spoilt_is_answered(places: list[tuple[list[int], object]]) -> None:
     document = sample()
