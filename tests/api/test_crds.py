@@ -119,6 +119,13 @@ def test_a_field_is_compiled_to_the_dialect_of_crds(annotation: Any, default: An
     assert {key: value for key, value in compiled.items() if key != "description"} == schema
 
 
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
+def test_a_column_of_dates_holds_the_past_alone(kind: Any) -> None:
+    """kubectl prints a date as an age, and one that is still to come as `<invalid>`."""
+    dates = {column.path for column in kind.columns if column.type == "date"}
+    assert dates <= {".metadata.creationTimestamp"}
+
+
 def test_status_is_a_subresource_of_the_pool_alone() -> None:
     versions = {kind.kind: crd(kind)["spec"]["versions"][0] for kind in KINDS}
     assert [name for name, version in versions.items() if "subresources" in version] == ["InferencePool"]

@@ -94,7 +94,7 @@ APPROVAL = Kind(
         Column("Pool", ".spec.poolRef.name"),
         Column("Capability", ".spec.capability"),
         Column("Approver", ".spec.approver"),
-        Column("Expires", ".spec.expiresAt", "date"),
+        Column("Expires", ".spec.expiresAt"),
     ),
 )
 KINDS = (POOL, REPORT, APPROVAL)
