@@ -187,7 +187,9 @@ def _with_data(
     return stored((NamedSpec("qwen3-r1-0", shard), NamedSpec("qwen3-r1", index)))
 
 
-FRAME: dict[str, list[object]] = {"planned": [], "nodes": [], "uplinks": [], "problems": []}
+FRAME: dict[str, object] = {
+    "planned": [], "nodes": [], "uplinks": [], "problems": [], "measured_at": NOW.isoformat()
+}  # fmt: skip
 GOOD = json.dumps(FRAME | {"samples": []})
 
 
@@ -243,6 +245,15 @@ def test_a_shard_that_was_edited_spoils_the_whole_sweep() -> None:
     read, [bad] = read_reports(stored((first, edited, index)), POOL)
     assert read == ()
     assert bad.message == "report qwen3-r1: shard qwen3-r1-1 was altered: its digest is not the one in the index"
+
+
+@pytest.mark.parametrize("seconds", [3600, -3600], ids=["later", "earlier"])
+def test_an_index_that_was_given_another_time_is_spoilt(seconds: int) -> None:
+    shard, index = to_reports(sweep(), "qwen3")
+    moved = index.spec.model_copy(update={"measured_at": NOW + timedelta(seconds=seconds)})
+    read, [bad] = read_reports(stored((shard, NamedSpec(index.name, moved))), POOL)
+    assert read == ()
+    assert bad.message == "report qwen3-r1: its measuredAt was altered: it is not the one in its shards"
 
 
 def test_a_shard_that_is_missing_spoils_the_whole_sweep() -> None:

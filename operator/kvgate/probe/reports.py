@@ -9,7 +9,7 @@ import json
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from kvgate.api.objects import FabricReport
@@ -32,6 +32,7 @@ SHARD_CHARACTERS = 900_000
 MOST_CHARACTERS = 64 * 1024 * 1024
 """Of one shard, unpacked: what packs better than this is no evidence of ours."""
 _SAMPLES_PER_SHARD = 2000
+_SAME_MOMENT = timedelta(seconds=1)
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,7 @@ def _frame_out(evidence: Evidence) -> dict[str, Any]:
         "nodes": [asdict(node) for node in evidence.nodes],
         "uplinks": [asdict(uplink) for uplink in evidence.uplinks],
         "problems": list(evidence.problems),
+        "measured_at": evidence.measured_at.isoformat(),
     }
 
 
@@ -139,6 +141,8 @@ def _evidence(name: str, index: ReportSpec, by_name: Mapping[str, ReportSpec]) -
 
 def _read(name: str, index: ReportSpec, measured_at: datetime, bodies: list[dict[str, Any]]) -> Evidence:
     frame, samples = bodies[0], [_sample_in(row) for body in bodies for row in body["samples"]]
+    if abs(_moment(frame["measured_at"]) - measured_at) >= _SAME_MOMENT:
+        raise _SpoiltError("its measuredAt was altered: it is not the one in its shards")
     return Evidence(
         run_id=index.run_id,
         pool_uid=index.pool_ref.uid,
