@@ -68,6 +68,11 @@ def stands(*approvals: GivenApproval, of: Plan | None = None, now: datetime = NO
         pytest.param(
             given(life=timedelta(days=90, seconds=1)), ApprovalState.EXPIRED, id="runs for a second more than 90 days"
         ),
+        pytest.param(
+            given(created_at=NOW + timedelta(days=80), life=timedelta(days=11)),
+            ApprovalState.EXPIRED,
+            id="says it was created in 80 days, and ends in 91",
+        ),
     ],
 )
 def test_the_state_of_one_approval(approval: GivenApproval, state: ApprovalState) -> None:

@@ -94,7 +94,7 @@ def _state(plan: Plan, given: GivenApproval, now: datetime) -> tuple[ApprovalSta
         return ApprovalState.PLAN_CHANGED, f"GateApproval {given.name} names another plan. {_wanted(plan)}"
     if plan.proposed_at is not None and given.created_at < plan.proposed_at:
         return ApprovalState.PLAN_CHANGED, f"GateApproval {given.name} is older than the plan. {_wanted(plan)}"
-    if spec.expires_at - given.created_at > LONGEST_LIFE:
+    if spec.expires_at - min(given.created_at, now) > LONGEST_LIFE:
         return ApprovalState.EXPIRED, f"GateApproval {given.name} runs for more than 90 days, which is the limit"
     if spec.expires_at <= now:
         return ApprovalState.EXPIRED, f"GateApproval {given.name} expired at {text.moment(spec.expires_at)}"
