@@ -354,6 +354,18 @@ def test_a_file_that_changed_since_it_was_read_is_not_written(tmp_path: Path) ->
     assert "1.6.2" in path.read_text(encoding="utf-8")
 
 
+def test_a_deployment_within_a_list_is_told_apart_from_one_that_changed(tmp_path: Path) -> None:
+    body = yaml.safe_load(SAMPLE)
+    path = written(tmp_path, yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": [body]}))
+    problem = patch_document(Document(path, 0, body), KV)
+    assert isinstance(problem, FileProblem)
+    assert problem.message.endswith("an item of a List, which can't be edited in place; give it a document of its own")
+
+
+def staircase(steps: int) -> str:
+    return "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, steps))
+
+
 def bomb() -> str:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
@@ -384,6 +396,7 @@ def bomb() -> str:
         pytest.param(
             bomb(), FileReason.NOT_YAML, "unfolds to more than 200,000 values", id="aliases that unfold to billions"
         ),
+        pytest.param(staircase(600), FileReason.NOT_YAML, "aliases within aliases", id="aliases that unfold to depths"),
         pytest.param("a: " + "[" * 70, FileReason.NOT_YAML, "nested deeper than 64 levels (line 1)", id="too deep"),
         pytest.param("[" * 100_000, FileReason.NOT_YAML, "(line 1)", id="a hundred thousand brackets"),
         pytest.param("a: !!int x\n", FileReason.NOT_YAML, "a value that can't be read", id="a number that is none"),

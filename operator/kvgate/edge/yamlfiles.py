@@ -122,7 +122,7 @@ def patch_document(document: Document, change: Change) -> Patched | FileProblem:
     if isinstance(before, FileProblem):
         return before
     if document not in before:
-        return _problem(document.path, FileReason.CHANGED, "has changed since it was read; run again")
+        return _problem(document.path, FileReason.CHANGED, _why_not_found(document, before))
     wanted = apply_to_document(document.body, change)
     if isinstance(wanted, ApplyProblem):
         return _problem(document.path, FileReason.NOT_PATCHABLE, f"can't be patched: {wanted.message}")
@@ -131,6 +131,13 @@ def patch_document(document: Document, change: Change) -> Patched | FileProblem:
         return Patched(result, written=False)
     after = tuple(result if held.index == document.index else held for held in before)
     return _write(held, _edited(held, document, change), after, result)
+
+
+def _why_not_found(document: Document, before: tuple[Document, ...]) -> str:
+    listed = any(held.index == document.index and str(held.body.get("kind", "")).endswith("List") for held in before)
+    if listed:
+        return "holds it as an item of a List, which can't be edited in place; give it a document of its own"
+    return "has changed since it was read; run again"
 
 
 def replace_file(path: Path, content: bytes) -> None:

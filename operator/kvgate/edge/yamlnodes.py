@@ -51,9 +51,11 @@ def construct(root: Node) -> object:
     """The plain value of a document: what JSON can hold. Errors: YamlRefusedError."""
     try:
         value: object = SafeConstructor().construct_document(root)
+        return _unshared(value)
     except (yaml.YAMLError, ValueError, OverflowError):
         raise YamlRefusedError("holds a value that can't be read") from None
-    return _unshared(value)
+    except RecursionError:
+        raise YamlRefusedError(f"holds aliases within aliases, far deeper than {MAX_DEPTH} levels") from None
 
 
 def _unshared(value: object) -> object:
