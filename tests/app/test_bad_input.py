@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
+from kvgate.core.decide import decide
 from kvgate.edge.directory import Directory
+from kvgate.edge.errors import EdgeError
 from tests.app.yard import DROP, FAST, SLOW, Sweeps, Yard, condition, edit, kvgate, lay_out, node, opened, sample, yard
 
 Break = Callable[[Yard], object]
@@ -212,6 +214,10 @@ LINES: dict[str, tuple[Break, tuple[str, ...]]] = {
         lambda made: (made.folder / ".kvgate" / "status" / "serving.qwen3.yaml").write_text("status: 7\n"),
         ("serving.qwen3.yaml", "remove it"),
     ),
+    "a status of brackets without end": (
+        lambda made: (made.folder / ".kvgate" / "status" / "serving.qwen3.yaml").write_text("[" * 5000 + "]" * 5000),
+        ("serving.qwen3.yaml", "remove it"),
+    ),
     "a place for its memory that is a file": (
         _file_for_folder,
         ("cannot be written", "make it writable"),
@@ -261,14 +267,41 @@ def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def _as_child(folder: Path) -> int:
-    from kvgate.edge.errors import EdgeError  # noqa: PLC0415
-
     try:
         with Directory(folder, Sweeps(FAST)).locked():
             return 0
     except EdgeError as error:
         os.write(2, str(error).encode())
         return 2
+
+
+def test_a_deployment_that_changes_within_the_turn_is_not_patched(tmp_path: Path) -> None:
+    made = _ready(tmp_path)
+    ground = Directory(tmp_path, made.sweeps)
+    pool, world = ground.observe("serving/qwen3")
+    decision = decide(pool, world, made.sweeps.clock())
+    other = made.deployment().replace("vllm-runtime:1", "vllm-runtime:another-1")
+    (tmp_path / DEPLOYMENT).write_text(other)
+    with pytest.raises(EdgeError, match="has changed since it was read; run again"):
+        ground.carry_out(pool, world, decision.patches[0])
+    assert made.deployment() == other != sample(DEPLOYMENT)
+
+
+def test_a_lock_that_is_a_link_empties_nothing(tmp_path: Path) -> None:
+    made = _ready(tmp_path / "made")
+    (tmp_path / "precious").write_text("precious")
+    lock = made.folder / ".kvgate" / "lock"
+    lock.unlink()
+    lock.symlink_to(tmp_path / "precious")
+    kvgate("reconcile", "-f", made.folder)
+    assert (tmp_path / "precious").read_text() == "precious"
+
+
+def test_a_folder_named_like_a_half_written_file_is_left_alone(tmp_path: Path) -> None:
+    made = _ready(tmp_path)
+    (tmp_path / ".kvgate" / "odd.half").mkdir()
+    assert kvgate("reconcile", "-f", tmp_path) == 0
+    assert (made.folder / ".kvgate" / "odd.half").is_dir()
 
 
 def test_two_kvgate_on_one_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

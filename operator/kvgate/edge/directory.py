@@ -50,13 +50,14 @@ class Directory:
         self.patches: list[str] = []
         self._measure = measure
         self._observed_rate = observed_rate
+        self._seen = Objects()
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """One kvgate at a time on a directory. Raises EdgeError when another holds it or it cannot be written."""
         try:
             (self.root / _FOLDER).mkdir(exist_ok=True)
-            handle = (self.root / _FOLDER / "lock").open("w", encoding="utf-8")
+            handle = (self.root / _FOLDER / "lock").open("a", encoding="utf-8")
         except OSError as error:
             raise EdgeError(f"{self.root}: cannot be written ({error.strerror}); make it writable") from error
         with handle:
@@ -70,7 +71,8 @@ class Directory:
     def _clear_halves(self) -> None:
         """What a kvgate that was killed had begun to write; nobody else writes while the lock is held."""
         for half in (*(self.root / _FOLDER).rglob(f"*{_HALF}"), *self.root.glob(f".*.*.*{PARTIAL}")):
-            half.unlink(missing_ok=True)
+            if not half.is_dir():
+                half.unlink(missing_ok=True)
 
     def load(self) -> Objects:
         """Everything in the directory and what kvgate keeps beside it. Raises EdgeError for what cannot be used."""
@@ -94,7 +96,7 @@ class Directory:
             return stored.model_copy(update={"status": PoolStatus.model_validate(kept["status"])})
         except FileNotFoundError:
             return bare
-        except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, yaml.YAMLError) as error:
             what = "holds no status that can be read; it is kvgate's memory: restore it, or remove it to start anew"
             raise EdgeError(f"{path}: {what}") from error
 
@@ -102,7 +104,7 @@ class Directory:
         return tuple(pool_of(stored).key for stored in self.load().pools)
 
     def observe(self, key: str) -> tuple[Pool, World]:
-        objects = self.load()
+        objects = self._seen = self.load()
         pools = {pool.key: pool for pool in map(pool_of, objects.pools)}
         if key not in pools:
             raise EdgeError(f"{self.root}: pool {key} is gone")
@@ -119,11 +121,11 @@ class Directory:
         self._keep(self._status_path(pool.namespace, pool.name), document)
 
     def carry_out(self, pool: Pool, world: World, step: Step) -> None:
-        objects = self.load()
+        """Measure, or patch the deployment as `observe` saw it. Raises EdgeError when its document changed since."""
         if isinstance(step, Measure):
-            self._store(pool, self._measure(pool, objects, step))
+            self._store(pool, self._measure(pool, self.load(), step))
         elif isinstance(step, Enable | Revert | Recommend):
-            self._patch(pool, objects, step)
+            self._patch(pool, self._seen, step)
 
     def _patch(self, pool: Pool, objects: Objects, step: Enable | Revert | Recommend) -> None:
         source = target_document(pool, objects)
@@ -140,7 +142,7 @@ class Directory:
     def _recommend(self, pool: Pool, capability: Capability, text: str) -> None:
         name = f"{pool.namespace}.{pool.name}.{capability.lower()}.yaml"
         path = self.root / _FOLDER / "recommendations" / name
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
+        if not path.is_file() or path.read_bytes() != text.encode():
             self._write(path, text)
             self.done.append(f"Wrote the patch to {path.relative_to(self.root)}")
 
@@ -178,7 +180,9 @@ class Directory:
             half.write_text(text, encoding="utf-8")
             half.replace(path)
         except OSError as error:
-            raise EdgeError(f"{path}: cannot be written ({error.strerror}); make its directory writable") from error
+            raise EdgeError(
+                f"{path}: cannot be written ({error.strerror}); make room for it, and its directory writable"
+            ) from error
 
     @property
     def _reports(self) -> Path:
