@@ -148,6 +148,20 @@ def test_brackets_in_a_name_are_no_markup(tmp_path: Path, capsys: pytest.Capture
     assert "a[/b][red]:smile:" in capsys.readouterr().out
 
 
+def test_foreign_words_do_not_steer_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = yard(tmp_path, FAST)
+    made.approve(approver="a\x1b[31mb\u202ec\nd")
+    assert kvgate("reconcile", "-f", tmp_path) == 0
+    assert "by a?[31mb?c?d" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [("crds",), ("reconcile", "-f", "{tmp}")])
+def test_an_output_without_room_is_one_line(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    yard(tmp_path, SLOW).settle()
+    done = run(*(word.format(tmp=tmp_path) for word in arguments), shell=">/dev/full")
+    assert (done.returncode, done.stderr) == (2, "kvgate: error: stdout cannot be written (No space left on device)\n")
+
+
 def test_a_reader_that_goes_away_gets_no_traceback() -> None:
     done = run("crds", shell="| head -1")
     assert (done.stdout, done.stderr) == ("---\n", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from kvgate.api.reference import reference as api_reference
 from kvgate.app import demo as demonstration
 from kvgate.app.evaluate import evaluate_files
 from kvgate.app.lint import lint_files
-from kvgate.app.output import Format, print_reports
+from kvgate.app.output import Format, print_reports, printable
 from kvgate.app.rates import rates
 from kvgate.app.reconcile import reconcile_directory
 from kvgate.edge.errors import EdgeError
@@ -251,13 +252,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refused(error.format_message(), USAGE)
     except EdgeError as error:
         return _refused(str(error), USAGE)
+    except OSError as error:
+        return _refused(_unusable(error), USAGE)
     return result if isinstance(result, int) else FINE
 
 
 def _refused(message: str, code: int) -> int:
     if sys.stderr is not None:
-        sys.stderr.write(f"kvgate: error: {' '.join(message.split())}\n")
+        sys.stderr.write(f"kvgate: error: {printable(' '.join(message.split()))}\n")
     return code
+
+
+def _unusable(error: OSError) -> str:
+    """One line for a file that nobody closer to it has named. What is buffered for stdout may be what found no room."""
+    if error.filename is None and error.errno in {errno.ENOSPC, errno.EIO, errno.EDQUOT}:
+        _silenced()
+        return f"stdout cannot be written ({error.strerror})"
+    where = f"{error.filename}: " if error.filename is not None else ""
+    return f"{where}cannot be used ({error.strerror or 'input/output error'})"
 
 
 def _flush() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -28,6 +29,9 @@ _COLOURS = {
     ConditionStatus.TRUE.value: "green",
     ConditionStatus.FALSE.value: "red",
 }
+
+
+_STEERING = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 class Format(StrEnum):
@@ -80,6 +84,11 @@ def approval_template(pool: Pool, status: PoolStatus, explanation: Explanation) 
             }
         )
     return ""
+
+
+def printable(words: str) -> str:
+    """Foreign words as a terminal may show them: what would steer it, or turn its text around, is a question mark."""
+    return _STEERING.sub("?", words)
 
 
 def print_reports(reports: Sequence[Report], form: Format, console: Console) -> None:
@@ -191,7 +200,7 @@ def _section(console: Console, heads: Sequence[str], rows: Iterable[Sequence[str
     for head in heads:
         table.add_column(head, overflow="fold", no_wrap=head in {"PATH", "CONDITION", "STATUS", "REASON"})
     for row in listed:
-        table.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in row))
+        table.add_row(*(Text(printable(cell), style=_COLOURS.get(cell, "")) for cell in row))
     with console.capture() as captured:
         console.print(table)
     console.out("\n" + "\n".join(line.rstrip() for line in captured.get().splitlines()), highlight=False)
