@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import stat
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -503,32 +501,30 @@ def test_a_directory_that_cannot_be_written_is_told_and_the_file_stays(open_fold
     assert [held.name for held in open_folder.iterdir()] == ["dgd.yaml"]
 
 
-FLIP = """
-import sys
-from pathlib import Path
-from kvgate.edge.yamlfiles import replace_file
-path, old, new = Path(sys.argv[1]), Path(sys.argv[2]).read_bytes(), Path(sys.argv[3]).read_bytes()
-print("ready", flush=True)
-while True:
-    replace_file(path, new)
-    replace_file(path, old)
-"""
+def _flipping(path: Path, old: bytes, new: bytes) -> int:
+    """A process that replaces the file again and again until it is killed; its pid."""
+    child = os.fork()
+    if child == 0:
+        try:
+            while True:
+                replace_file(path, new)
+                replace_file(path, old)
+        finally:
+            os._exit(1)
+    return child
 
 
 def test_a_writer_killed_half_way_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
     old = f"{SAMPLE}---\n".encode() * 50
     new = old.replace(b"round-robin", b"kv")
-    (tmp_path / "old").write_bytes(old)
-    (tmp_path / "new").write_bytes(new)
     path = tmp_path / "dgd.yaml"
     path.write_bytes(old)
-    command = [sys.executable, "-c", FLIP, *(str(tmp_path / name) for name in ("dgd.yaml", "old", "new"))]
-    for turn in range(6):
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
-            assert writer.stdout is not None
-            writer.stdout.readline()
-            time.sleep(0.01 + turn * 0.007)
-            writer.send_signal(signal.SIGKILL)
+    for turn in range(12):
+        writer = _flipping(path, old, new)
+        time.sleep(0.01 + turn * 0.007)
+        os.kill(writer, signal.SIGKILL)
+        _, status = os.waitpid(writer, 0)
+        assert os.WTERMSIG(status) == signal.SIGKILL
         assert path.read_bytes() in (old, new)
     assert {held.path.name for held in read_tree(tmp_path).documents} == {"dgd.yaml"}
 
