@@ -5,7 +5,7 @@ PYTHON := $(VENV)/python
 export PATH := $(CURDIR)/$(VENV):$(PATH)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test build cluster cluster-down kind crds lint fmt lock bench clean
+.PHONY: help demo test e2e build cluster cluster-down kind crds lint fmt lock bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,6 +17,11 @@ demo: ## measure two shaped links, hold one pool, open the other (needs no clust
 test: ## run every tier that this machine allows; TIER=unit runs one (lint, unit, local, build, api, cluster)
 	@.ci/bootstrap test
 	@$(PYTHON) .ci/run_tiers.py $(TIER)
+
+e2e: ## try kvgate in a real cluster: the tests' own (root, Linux), or any by KUBECONFIG=FILE PROBE_IMAGE=NAME
+	@.ci/bootstrap test
+	@KVGATE_E2E_KUBECONFIG='$(if $(filter command,$(origin KUBECONFIG)),$(KUBECONFIG))' KVGATE_E2E_PROBE_IMAGE='$(PROBE_IMAGE)' \
+		$(PYTHON) -m pytest -m cluster tests/e2e
 
 build: ## make the wheel and the sdist in dist/, and run the wheel outside this checkout
 	@.ci/bootstrap demo

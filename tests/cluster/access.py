@@ -11,6 +11,7 @@ import yaml
 from kubernetes import client, config
 
 from tests.cluster.binaries import binary
+from tests.cluster.waiting import eventually
 
 Document = dict[str, Any]
 
@@ -83,16 +84,26 @@ class Access:
         crds = [_without_conversion(crd) if strip_conversion else crd for crd in found]
         self.apply(*crds)
         names = [str(crd["metadata"]["name"]) for crd in crds]
-        waited = ("wait", "--for=condition=Established", "--timeout=30s")
-        self.kubectl(*waited, *(f"crd/{name}" for name in names), check=True)
+        self.wait_established(*names)
         return names
 
-    def audit_events(self) -> Iterator[AuditEvent]:
-        """Every request that the server has completed so far, by anybody, oldest first."""
-        with self.audit_log.open() as lines:
+    def wait_established(self, *crds: str) -> None:
+        """Until the CRDs are served. kubectl wait gives up at once on one that has no conditions yet."""
+        waited = ("wait", "--for=condition=Established", "--timeout=30s", *(f"crd/{name}" for name in crds))
+        eventually(lambda: self.kubectl(*waited).returncode == 0, 40)
+
+    def audit_events(self, after_byte: int = 0) -> Iterator[AuditEvent]:
+        """Every request that the server has completed so far, by anybody, oldest first; or those behind a mark."""
+        with self.audit_log.open("rb") as lines:
+            lines.seek(after_byte)
             for line in lines:
-                if line.endswith("\n"):
+                if line.endswith(b"\n"):
                     yield _audit_event(json.loads(line))
+
+    def audit_mark(self) -> int:
+        """Where the audit log ends now, in bytes; a request that is being written just now counts as later."""
+        with self.audit_log.open("rb") as log:
+            return log.read().rfind(b"\n") + 1
 
 
 def write_kubeconfig(path: Path, server: str, authority: Path, token: str) -> None:
