@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/$(VENV):$(PATH)
 .PHONY: help demo test e2e build cluster cluster-down kind crds lint fmt lock bench clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## measure two shaped links, hold one pool, open the other (needs no cluster)
 	@.ci/bootstrap demo
