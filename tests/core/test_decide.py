@@ -443,3 +443,26 @@ def test_a_drift_by_half_is_told_once_and_the_baseline_of_the_other_half_stays()
     assert actions(scene.status) == ["Drifted", "Enabled"]
     assert scene.status.target is not None
     assert len(scene.status.target.baseline) == 2
+
+
+def _accepted() -> Scene:
+    """A pool whose endpoint was not measured, opened by an approval that accepts just that."""
+    asked = Scene().asking(fabric__probe__endpoint__tool="ucx_get").but(generation=1)
+    begun = proposed(asked).approved(acceptInconclusive=["EndpointUnmeasured"]).after()
+    assert begun.status.operation is not None
+    return begun.switched(Switch.ON).after().after()
+
+
+def test_what_an_approval_accepted_is_kept_after_it_expired() -> None:
+    scene = _accepted().asking(rollback__onEvidenceLost="Revert").but(generation=1)
+    expired = scene.later(days=31).measured(FAST)
+    assert kinds(expired.decide()) == []
+    assert entry(expired.decide().status).outcome is Outcome.PASS
+    assert kinds(expired.but(approvals=()).decide()) == ["Revert"]
+
+
+def test_what_an_expired_approval_accepted_opens_nothing() -> None:
+    asked = Scene().asking(fabric__probe__endpoint__tool="ucx_get").but(generation=1)
+    late = proposed(asked).approved(acceptInconclusive=["EndpointUnmeasured"]).later(days=31).measured(FAST)
+    assert kinds(late.decide()) == []
+    assert entry(late.decide().status).outcome is Outcome.INCONCLUSIVE

@@ -54,6 +54,7 @@ class Standing:
     approver: str = ""
     message: str = ""
     accepted: frozenset[str] = frozenset()
+    kept: frozenset[str] = frozenset()
 
     @property
     def permits(self) -> bool:
@@ -68,13 +69,15 @@ def standing(plan: Plan, given: Iterable[GivenApproval], now: datetime) -> Stand
     """The best standing that the approvals of this pool and capability give the plan."""
     mine = [_judge(plan, approval, now) for approval in given if _about(plan, approval.spec)]
     best = min(mine, key=lambda found: (_BEST_FIRST.index(found.state), found.name), default=None)
-    if best is not None and best.state is ApprovalState.VALID:
-        valid = [found for found in mine if found.state is ApprovalState.VALID]
-        best = replace(best, accepted=frozenset[str]().union(*(found.accepted for found in valid)))
-    if plan.needed is Approval.NOT_REQUIRED:
-        given_anyway = best if best and best.state is ApprovalState.VALID else Standing(ApprovalState.NOT_REQUIRED)
-        return replace(given_anyway, state=ApprovalState.NOT_REQUIRED)
-    return best or Standing(ApprovalState.MISSING, message=_wanted(plan))
+    united = replace(
+        best or Standing(ApprovalState.MISSING, message=_wanted(plan)),
+        accepted=frozenset[str]().union(*(found.accepted for found in mine)),
+        kept=frozenset[str]().union(*(found.kept for found in mine)),
+    )
+    if plan.needed is Approval.REQUIRED:
+        return united
+    given_anyway = united if united.state is ApprovalState.VALID else Standing(ApprovalState.NOT_REQUIRED)
+    return replace(given_anyway, state=ApprovalState.NOT_REQUIRED, kept=united.kept)
 
 
 def _about(plan: Plan, spec: ApprovalSpec) -> bool:
@@ -84,8 +87,14 @@ def _about(plan: Plan, spec: ApprovalSpec) -> bool:
 
 def _judge(plan: Plan, given: GivenApproval, now: datetime) -> Standing:
     state, message = _state(plan, given, now)
-    accepted = frozenset(given.spec.accept_inconclusive) if state is ApprovalState.VALID else frozenset()
-    return Standing(state, given.name, given.spec.approver, message, accepted)
+    words, nothing = frozenset(given.spec.accept_inconclusive), frozenset[str]()
+    accepted = words if state is ApprovalState.VALID else nothing
+    kept = words if accepted or (state is ApprovalState.EXPIRED and not _too_long(given, now)) else nothing
+    return Standing(state, given.name, given.spec.approver, message, accepted, kept)
+
+
+def _too_long(given: GivenApproval, now: datetime) -> bool:
+    return given.spec.expires_at - min(given.created_at, now) > LONGEST_LIFE
 
 
 def _state(plan: Plan, given: GivenApproval, now: datetime) -> tuple[ApprovalState, str]:
@@ -94,7 +103,7 @@ def _state(plan: Plan, given: GivenApproval, now: datetime) -> tuple[ApprovalSta
         return ApprovalState.PLAN_CHANGED, f"GateApproval {given.name} names another plan. {_wanted(plan)}"
     if plan.proposed_at is not None and given.created_at < plan.proposed_at:
         return ApprovalState.PLAN_CHANGED, f"GateApproval {given.name} is older than the plan. {_wanted(plan)}"
-    if spec.expires_at - min(given.created_at, now) > LONGEST_LIFE:
+    if _too_long(given, now):
         return ApprovalState.EXPIRED, f"GateApproval {given.name} runs for more than 90 days, which is the limit"
     if spec.expires_at <= now:
         return ApprovalState.EXPIRED, f"GateApproval {given.name} expired at {text.moment(spec.expires_at)}"

@@ -37,7 +37,7 @@ class Judged:
 
     @property
     def accepted_inconclusive(self) -> bool:
-        return _accepted(self.verdict, self.standing)
+        return _accepted(self.verdict, self.standing, self.stands)
 
     @property
     def outcome(self) -> Outcome:
@@ -158,9 +158,11 @@ def _delay(case: Case, capability: Capability, toggle: Toggle | None) -> Held:
     return Held.COOLDOWN if ready_at is not None and case.now < ready_at else Held.NOTHING
 
 
-def _accepted(verdict: Verdict, approval: Standing) -> bool:
+def _accepted(verdict: Verdict, approval: Standing, stands: Stands) -> bool:
+    """What is off opens by a valid approval; what is on keeps what was accepted, though the approval has expired."""
+    words = approval.accepted if stands is Stands.OFF else approval.kept
     inconclusive = verdict.outcome is Outcome.INCONCLUSIVE
-    return inconclusive and verdict.inconclusive_reasons <= approval.accepted
+    return inconclusive and verdict.inconclusive_reasons <= words
 
 
 def _situation(
@@ -175,7 +177,7 @@ def _situation(
     rollback = case.pool.spec.rollback
     return Situation(
         stands=stands,
-        outcome=Outcome.PASS if _accepted(verdict, approval) else verdict.outcome,
+        outcome=Outcome.PASS if _accepted(verdict, approval, stands) else verdict.outcome,
         approval=approval.state,
         confirmed=confirmed,
         adopt=case.pool.spec.enforcement.adopt,

@@ -57,7 +57,7 @@ def _toggle(read: Target, capability: Capability, free_gpus: int | None) -> core
     return core.Toggle(
         switch=_SWITCH[planned.state],
         steps=tuple(core.ToggleStep(step.component, step.env, step.to) for step in planned.on),
-        findings=_remarks(planned),
+        findings=() if planned.state is SwitchState.ON else _remarks(planned),
         projection=projection,
         conflict=held[0].owner.manager if held else "",
         baseline=baseline(read, planned),
