@@ -197,6 +197,8 @@ LINES: dict[str, tuple[Break, tuple[str, ...]]] = {
     "a percentage above 100": (
         at(POOL, "spec|criteria|disaggregation|maxUtilization", "101%"), (POOL, "maxUtilization"),
     ),
+    "a misspelt suspend": (at(POOL, "spec|suspnd", True), (POOL, 'unknown field "spec.suspnd"')),
+    "a misspelt field of an approval": (at(APPROVAL, "spec|atestations", []), (APPROVAL, "atestations")),
     "an approval without a hash": (at(APPROVAL, "spec|planHash", DROP), (APPROVAL, "planHash")),
     "a node whose name climbs out of its folder": (
         text("nodes.yaml", yaml.safe_dump(node("../../node", "prefill"))), ("nodes.yaml", "metadata.name"),

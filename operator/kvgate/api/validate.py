@@ -31,11 +31,16 @@ def validate(document: object, old: object = None) -> tuple[Complaint, ...]:
     `old` is the object as stored, for rules about what must not change. Total over anything that JSON can say.
     """
     _, complaints = faults(document, old=old)
+    return (*strangers(document), *complaints)
+
+
+def strangers(document: object) -> tuple[Complaint, ...]:
+    """Fields that no schema of ours knows: misspelt ones, mostly, which the API server would drop or refuse."""
     kind = _kind(document)
     if not isinstance(kind, Kind):
-        return complaints
+        return ()
     schema = _document_schema(kind)
-    return (*unknown_fields(document, schema, "", schema), *complaints)
+    return tuple(unknown_fields(document, schema, "", schema))
 
 
 def faults(document: object, wanted: str | None = None, old: object = None) -> tuple[object, tuple[Complaint, ...]]:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from kvgate.api.complaints import Complaint
 from kvgate.api.objects import FabricReport, GateApproval, InferencePool, read_approval, read_pool, read_report
+from kvgate.api.validate import strangers
 from kvgate.api.wire import API_VERSION, Wire
 from kvgate.dynamo.document import shown
 from kvgate.dynamo.words import KIND as TARGET_KIND
@@ -65,7 +66,10 @@ class Objects:
 
 
 def sorted_by_kind(sources: Iterable[Source]) -> Objects:
-    """The objects of these documents. Lists are opened; kinds that kvgate does not use are passed over."""
+    """The objects of these documents. Lists are opened; kinds that kvgate does not use are passed over.
+
+    A pool or an approval with a field that nobody knows is a problem: a misspelt `suspend` must not act.
+    """
     found = _Found()
     for source in sources:
         for item in opened(source):
@@ -121,10 +125,10 @@ class _Found:
         )
 
     def pool(self, source: Source) -> None:
-        self._take(source, read_pool(completed(source)), self.pools)
+        self._take(source, strangers(source.body) or read_pool(completed(source)), self.pools)
 
     def approval(self, source: Source) -> None:
-        self._take(source, read_approval(completed(source)), self.approvals)
+        self._take(source, strangers(source.body) or read_approval(completed(source)), self.approvals)
 
     def report(self, source: Source) -> None:
         self._take(source, read_report(completed(source)), self.reports)
