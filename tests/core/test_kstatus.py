@@ -173,7 +173,7 @@ ROWS: dict[str, Row] = {
         "False",
         "NoNodesMatched",
         "Stalled",
-        ("none of 3 nodes", "pool's owner"),
+        ("none of 3 nodes",),
     ),
     "no nodes and no evidence": (
         lambda s: s.but(nodes=cases.nodes(prefill=()), evidence=()),

@@ -163,8 +163,3 @@ def test_a_name_that_is_none_is_refused(name: Any) -> None:
 def test_a_selector_matches_as_it_does_in_kubernetes(selector: dict[str, Any], matches: bool) -> None:
     labelled = view(node(labels={"pool": "prefill"}))
     assert bool(selected((labelled,), LabelSelector.model_validate(selector))) is matches
-
-
-def test_a_node_that_takes_no_pods_is_not_selected() -> None:
-    cordoned = view(node(labels={"pool": "prefill"}) | {"spec": {"unschedulable": True}})
-    assert selected((cordoned,), LabelSelector.model_validate({"matchLabels": {"pool": "prefill"}})) == ()

@@ -18,8 +18,8 @@ TCP_LINK_TRUSTED_UP_TO = 4e9 / 8
 def nodes_matched(case: Case) -> Finding:
     nodes = case.world.nodes
     if nodes.problem or not nodes.paths:
-        problem = nodes.problem or "no node matches fabric.prefillNodes or fabric.decodeNodes"
-        return _finding("nodes", Outcome.ERROR, "NoNodesMatched", f"{problem}; the pool's owner must correct it")
+        unmatched = "no node matches fabric.prefillNodes or fabric.decodeNodes; the pool's owner must correct it"
+        return _finding("nodes", Outcome.ERROR, "NoNodesMatched", nodes.problem or unmatched)
     count = f"{len(nodes.prefill)} prefill and {len(nodes.decode)} decode nodes"
     return _finding("nodes", Outcome.PASS, "NodesMatched", count)
 
@@ -28,6 +28,10 @@ def evidence_readable(case: Case) -> Finding:
     """Whether the reports could be read. What a sweep noted on its way blocks nothing: missing numbers do."""
     if case.world.evidence_problem:
         what = f"{case.world.evidence_problem}; measure again"
+        return _finding("evidence", Outcome.ERROR, "EvidenceUnreadable", what)
+    if case.outdated:
+        gone = case.outdated.report or "a newer report"
+        what = f"{gone}, on which the last verdict rested, is gone, and what is left is older; measure again"
         return _finding("evidence", Outcome.ERROR, "EvidenceUnreadable", what)
     odd = tuple(uplink.name for uplink in case.evidence.uplinks if not uplink.readable) if case.evidence else ()
     if odd:

@@ -80,10 +80,8 @@ def _texts(value: object) -> dict[str, str]:
 
 
 def selected(nodes: Iterable[NodeView], selector: LabelSelector) -> tuple[NodeView, ...]:
-    """The schedulable nodes that the selector matches, by name."""
-    return tuple(
-        sorted((n for n in nodes if n.schedulable and _matches(n.labels, selector)), key=lambda n: n.identity.name)
-    )
+    """The nodes that the selector matches, by name, whether they take pods now or not."""
+    return tuple(sorted((n for n in nodes if _matches(n.labels, selector)), key=lambda n: n.identity.name))
 
 
 def _matches(labels: Mapping[str, str], selector: LabelSelector) -> bool:

@@ -13,6 +13,7 @@ from kvgate.core.approvals import GivenApproval
 from kvgate.core.evidence import Evidence, NodeIdentity
 from kvgate.core.kvsource import ConfigTexts, kv_size
 from kvgate.core.target import TargetProblem, TargetView
+from kvgate.core.text import listed
 from kvgate.core.world import Nodes, Pool, World
 from kvgate.dynamo.shape import Target, read_target
 from kvgate.dynamo.shape import TargetProblem as UnreadTarget
@@ -144,13 +145,22 @@ def _side(
 ) -> tuple[NodeView, ...] | str:
     own = {} if target is None else placement(target, role)
     if asked is None and not own:
-        return f"neither fabric.{field} nor a nodeSelector of the target's {role.value} worker names nodes"
+        what = f"neither fabric.{field} nor a nodeSelector of the target's {role.value} worker names nodes"
+        return f"{what}; the pool's owner must correct it"
     wanted = [selector for selector in (asked, LabelSelector(match_labels=own) if own else None) if selector]
     found = tuple(node for node in nodes if all(selected((node,), selector) for selector in wanted))
-    if not found:
+    usable = tuple(node for node in found if node.schedulable)
+    if not usable:
         by = " and the target's nodeSelector" if asked is not None and own else ""
-        return f"fabric.{field}{by} match none of {len(nodes)} nodes"
-    return tuple(sorted(found, key=lambda node: node.identity.name))
+        return f"fabric.{field}{by} match {_away(found, len(nodes))}"
+    return tuple(sorted(usable, key=lambda node: node.identity.name))
+
+
+def _away(matched: tuple[NodeView, ...], count: int) -> str:
+    if not matched:
+        return f"none of {count} nodes; the pool's owner must correct it"
+    names = listed(tuple(sorted(node.identity.name for node in matched)))
+    return f"only nodes that take no pods now: {names}; uncordon them, or see why they are not Ready"
 
 
 def _names(side: tuple[NodeView, ...] | str) -> tuple[str, ...]:

@@ -89,6 +89,15 @@ def test_a_node_is_not_used_that_is(yard: Yard, how: str) -> None:
     assert yard.observe()[1].nodes.decode == (kept,)
 
 
+def test_nodes_that_take_no_pods_are_named_when_a_side_has_no_others(yard: Yard) -> None:
+    for node in yard.nodes[1:]:
+        yard.access.kubectl("cordon", node, check=True)
+
+    named = ", ".join(sorted(yard.nodes[1:]))
+    told = yard.observe()[1].nodes.problem
+    assert told.startswith(f"fabric.decodeNodes match only nodes that take no pods now: {named}; uncordon them")
+
+
 def test_the_operators_settings_narrow_the_nodes_of_a_pool(yard: Yard) -> None:
     first, second, _ = yard.nodes
     for node in (first, second):

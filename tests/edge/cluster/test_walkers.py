@@ -9,7 +9,7 @@ import pytest
 
 from kvgate.api.status import SweepJob
 from kvgate.core.world import Walker, WalkerState
-from kvgate.edge.cluster.walkers import Seen, sweep_jobs, walkers
+from kvgate.edge.cluster.walkers import Seen, on_nodes, sweep_jobs, walkers
 from kvgate.probe.jobs import Owner, job_name
 
 OWNER = Owner("qwen3", "serving", "pool-uid")
@@ -160,6 +160,16 @@ def test_a_job_that_the_status_remembers_and_that_is_not_there_was_deleted() -> 
     assert only([], [], [], known).state is WalkerState.GONE
     assert only([job("n1")], [pod("n1", "Running")], [], known).state is WalkerState.GONE
     assert "JobDeleted" in only([], [], [], known).trouble
+
+
+def test_a_walker_at_work_on_a_node_that_is_gone_says_so() -> None:
+    jobs, pods = [job("n1"), job("n2")], [pod("n1", "Pending"), pod("n2", "Running")]
+    told = walkers(["n1", "n2"], (), sweep_jobs(jobs, OWNER, RUN), Seen(jobs, pods))
+    first, second = on_nodes(told, frozenset({"n2"}))
+    (done,) = on_nodes([only([ended("Complete")], [pod("n1", "Succeeded")], [])], frozenset())
+
+    assert "NodeGone: node n1 was deleted" in first.trouble
+    assert (second.trouble, done.trouble) == ("", "")
 
 
 def test_a_walker_was_told_what_is_still_true() -> None:

@@ -10,7 +10,7 @@ from kvgate.api.status import SweepJob
 from kvgate.api.wire import API_VERSION
 from kvgate.core.evidence import Evidence
 from kvgate.core.steps import Collect
-from kvgate.core.world import World
+from kvgate.core.world import WalkerState, World
 from kvgate.dynamo.document import at, mappings, shown, text
 from kvgate.edge.cluster.client import REPORTS, Client, Document, Query
 from kvgate.edge.cluster.reading import ReadPool
@@ -119,9 +119,11 @@ def _logs(
 
 
 def _troubles(world: World, step: Collect) -> tuple[str, ...]:
-    walkers = world.sweep.walkers if world.sweep else ()
+    """First the walkers that something still ails: others may have failed, or be late, for having waited for them."""
+    walkers = sorted(world.sweep.walkers if world.sweep else (), key=lambda w: w.state is WalkerState.ENDED)
+    ailing = tuple(f"walker of {walker.node}: {walker.trouble}" for walker in walkers if walker.trouble)
     late = tuple(f"walker of {node}: not done within fabric.schedule.sweepTimeout, ended" for node in step.late)
-    return (*late, *(f"walker of {walker.node}: {walker.trouble}" for walker in walkers if walker.trouble))
+    return (*ailing, *late)
 
 
 def store(client: Client, pool: ReadPool, evidence: Evidence) -> None:

@@ -15,7 +15,7 @@ from kvgate.dynamo.document import at, mapping, mappings, text
 from kvgate.edge.cluster.client import CONFIG_MAPS, CORE_EVENTS, JOBS, PODS, Client, Document, Query
 from kvgate.edge.cluster.reading import ReadPool
 from kvgate.edge.cluster.refusals import AlreadyExists, Conflict, Forbidden, NotFound, Refused
-from kvgate.edge.cluster.walkers import Seen, address_of, is_of_run, peers_of, pod_of, sweep_jobs, walkers
+from kvgate.edge.cluster.walkers import Seen, address_of, is_of_run, on_nodes, peers_of, pod_of, sweep_jobs, walkers
 from kvgate.edge.errors import MeasureError
 from kvgate.edge.observe import target_document
 from kvgate.probe.jobs import (
@@ -108,7 +108,8 @@ def standing(client: Client, pool: ReadPool, *, collected: bool) -> Standing:
         return Standing(left, found)
     if not found and not schedule and not fence.jobs:
         return Standing()
-    told = walkers(nodes_of(schedule), fence.jobs, found, seen)
+    present = frozenset(node.identity.name for node in pool.objects.nodes)
+    told = on_nodes(walkers(nodes_of(schedule), fence.jobs, found, seen), present)
     return Standing(Sweep(fence.run_id, fence.started_at, told), found)
 
 

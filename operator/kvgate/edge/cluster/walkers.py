@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kvgate.api.status import SweepJob
 from kvgate.core.world import Walker, WalkerState
@@ -14,6 +14,7 @@ from kvgate.probe.jobs import NODE, PEERS, POOL_UID, RUN, Owner, job_name
 
 _IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"})
 _NOT_STARTED = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+_AT_WORK = frozenset({WalkerState.PENDING, WalkerState.RUNNING})
 _PENDING, _RUNNING, _SUCCEEDED, _FAILED = "Pending", "Running", "Succeeded", "Failed"
 
 
@@ -78,6 +79,16 @@ def _walker(
     pod = pod_of(job.uid, seen.pods)
     state, trouble = _state(bodies[job.uid], pod, [e for e in seen.events if _regards(e, job.uid)])
     return Walker(node, job.uid, state, addresses[node], told_of(pod, addresses), trouble)
+
+
+def on_nodes(told: Iterable[Walker], present: frozenset[str]) -> tuple[Walker, ...]:
+    """The same walkers, where one that is at work on a node that is not there any more says so: its pod does not."""
+    return tuple(w if w.node in present or w.state not in _AT_WORK else replace(w, trouble=_gone(w.node)) for w in told)
+
+
+def _gone(node: str) -> str:
+    what = f"NodeGone: node {node} was deleted, or the operator's settings no longer allow it"
+    return f"{what}; bring it back, or take it out of the pool's nodes"
 
 
 def pod_of(job_uid: str, pods: Iterable[Document]) -> Document:
