@@ -466,3 +466,15 @@ def test_what_an_expired_approval_accepted_opens_nothing() -> None:
     late = proposed(asked).approved(acceptInconclusive=["EndpointUnmeasured"]).later(days=31).measured(FAST)
     assert kinds(late.decide()) == []
     assert entry(late.decide().status).outcome is Outcome.INCONCLUSIVE
+
+
+def test_deleting_the_newest_evidence_brings_no_older_one_back() -> None:
+    failed = proposed().approved().measured(SLOW).after()
+    older = failed.but(evidence=failed.evidence[1:]).later(minutes=1)
+    decision = older.decide()
+    assert kinds(decision) == ["Measure"]
+    assert entry(decision.status).outcome is Outcome.ERROR
+    again = older.after().later(minutes=1)
+    assert entry(again.decide().status).outcome is Outcome.ERROR
+    healed = again.measured(FAST)
+    assert entry(healed.decide().status).outcome is Outcome.PASS

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from kvgate.api.pool import DisaggregationCriteria, KVStorageCriteria, RoutingCriteria
+from kvgate.api.status import FabricStatus
 from kvgate.api.words import Capability
 from kvgate.core.estimate import Demand, Load, Share, Transfer, load
 from kvgate.core.evidence import Evidence, Layer, Sample
@@ -64,6 +65,13 @@ class Case:
     @property
     def expires_at(self) -> datetime | None:
         return later(self.evidence.measured_at, self.pool.spec.fabric.evidence_ttl.delta) if self.evidence else None
+
+    @property
+    def outdated(self) -> FabricStatus | None:
+        """The newer evidence that the last verdict rested on, where it is gone and older evidence is left."""
+        last, now = self.pool.status.fabric, next(iter(self.world.evidence), None)
+        newer = last and last.measured_at and now and last.measured_at > now.measured_at
+        return last if newer else None
 
     @property
     def from_the_future(self) -> bool:

@@ -159,16 +159,22 @@ def _started(case: Case, judged: Judged, ledger: Ledger, step: str) -> Ledger:
     operation = ledger.operation
     if operation is None or operation.step != step or operation.plan_hash != judged.plan_hash:
         operation = _operation(case, judged, step)
-    baseline = ledger.baseline
-    if step == ENABLE and not judged.baseline and judged.toggle:
-        baseline += judged.toggle.baseline
-    steps = (*ledger.steps, _patch(judged, operation))
+    held = judged.baseline or _first_baseline(judged, step)
+    baseline = ledger.baseline if judged.baseline else ledger.baseline + held
+    steps = (*ledger.steps, _patch(judged, operation, held))
     return replace(ledger, operation=operation, baseline=baseline, steps=steps)
 
 
-def _patch(judged: Judged, operation: Operation) -> Step:
+def _first_baseline(judged: Judged, step: str) -> tuple[BaselineEntry, ...]:
+    """How the fields stand before the first write; what is on and was never ours to write goes back to off."""
+    if judged.toggle is None:
+        return ()
+    return judged.toggle.baseline if step == ENABLE else judged.toggle.off_values
+
+
+def _patch(judged: Judged, operation: Operation, baseline: tuple[BaselineEntry, ...]) -> Step:
     if operation.step == REVERT:
-        return Revert(judged.capability, judged.baseline, operation.id, judged.closing_reason)
+        return Revert(judged.capability, baseline, operation.id, judged.closing_reason)
     steps = judged.toggle.steps if judged.toggle else ()
     return Enable(judged.capability, steps, operation.id)
 

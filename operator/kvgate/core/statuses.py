@@ -46,6 +46,8 @@ def capability(entry: Judged, ledger: Ledger) -> CapabilityStatus:
 def fabric(case: Case) -> FabricStatus | None:
     if case.evidence is None or case.evidence.pool_uid != case.pool.uid:
         return None
+    if case.outdated:
+        return case.outdated
     layers = {layer: _layer(case, layer) for layer in Layer if case.has_layer(layer)}
     return FabricStatus(
         link=layers.get(Layer.LINK),

@@ -35,6 +35,8 @@ def measurable(case: Case) -> tuple[Path, ...]:
 def _reason(case: Case, judged: tuple[Judged, ...]) -> str:
     if case.evidence is None:
         return "no evidence yet"
+    if case.outdated:
+        return "the evidence of the last verdict is gone"
     if requested(case):
         return f"asked for by annotation at {case.pool.measure_requested_at}"
     if any(entry.ruling.move is Move.SWEEP_AGAIN for entry in judged):
