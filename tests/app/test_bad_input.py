@@ -70,6 +70,9 @@ CONDITIONS: dict[str, tuple[Break, tuple[str, str, str], str]] = {
         at(DEPLOYMENT, "spec|components|1|podTemplate|spec|nodeSelector|pool", "elsewhere"),
         ("Ready", "False", "NoNodesMatched"), "the target's nodeSelector",
     ),
+    "the nodes are missing, and the evidence still names them": (
+        gone("nodes.yaml"), ("FabricMeasured", "False", "NoNodesMatched"), "none of 0 nodes",
+    ),
     "the ConfigMap is missing": (
         gone(CONFIG), ("DisaggregationAccepted", "Unknown", "KVBytesUnknown"), "ConfigMap serving/qwen3-config",
     ),

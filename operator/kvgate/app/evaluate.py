@@ -29,7 +29,7 @@ def evaluate_files(pool: Path, evidence: Iterable[Path], target: Path | None, no
 
 
 def _report(pool: Pool, objects: Objects, now: datetime, *, target_needed: bool) -> Report:
-    world = world_of(pool, objects, target_needed=target_needed)
+    world = world_of(pool, objects, target_needed=target_needed, nodes_needed=False)
     decision, told = decide(pool, world, now), explain(pool, world, now)
     return Report(
         pool=pool,

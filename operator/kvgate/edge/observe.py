@@ -45,7 +45,7 @@ def pool_of(stored: InferencePool) -> Pool:
     )
 
 
-def world_of(pool: Pool, objects: Objects, *, target_needed: bool = True) -> World:
+def world_of(pool: Pool, objects: Objects, *, target_needed: bool = True, nodes_needed: bool = True) -> World:
     """Everything that a turn may look at, read once from these objects."""
     evidence, bad = read_reports((r for r in objects.reports if r.metadata.namespace == pool.namespace), pool.uid)
     found = target_document(pool, objects)
@@ -54,7 +54,7 @@ def world_of(pool: Pool, objects: Objects, *, target_needed: bool = True) -> Wor
     return World(
         target=_target(pool, read, target_needed=target_needed),
         kv=kv_size(pool.spec.model.kv_cache, _config(pool, objects, deployed)),
-        nodes=_nodes(pool.spec, objects.nodes, evidence, deployed),
+        nodes=_nodes(pool.spec, objects.nodes, () if nodes_needed else evidence, deployed),
         evidence=evidence,
         approvals=_approvals(pool, objects),
         claimed_by=_rival(pool, objects),
