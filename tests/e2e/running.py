@@ -9,7 +9,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from tests.cluster.controlplane import LOOPBACK, free_port
 from tests.cluster.waiting import eventually
 
+ROOT = Path(__file__).parents[2]
 SYSTEM = "kvgate-system"
 START_SECONDS, END_SECONDS = 40.0, 75.0
 KVGATE = (sys.executable, "-m", "kvgate.app")
@@ -30,6 +31,7 @@ class Operator:
     settings: Path
     log: Path
     command: Sequence[str] = KVGATE
+    environment: Mapping[str, str] = field(default_factory=dict)
     health_port: int = field(default_factory=lambda: free_port(LOOPBACK))
     process: subprocess.Popen[bytes] | None = None
 
@@ -41,9 +43,11 @@ class Operator:
             f"--lease-namespace={SYSTEM}",
             f"--health-port={self.health_port}",
         ]
-        environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
+        environment = {**os.environ, **self.environment, "KUBECONFIG": str(self.kubeconfig)}
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
+            self.process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, cwd=ROOT
+            )
         if wait:
             eventually(self.ready, START_SECONDS)
 
@@ -75,11 +79,12 @@ class Operator:
         self.process.wait(10)
         self.process = None
 
-    def died(self, seconds: float) -> None:
-        """Wait for a process that is to end by SIGKILL from within."""
+    def has_died(self) -> bool:
+        """Whether SIGKILL from within ended it; any other end is a fault."""
         assert self.process is not None
-        assert self.process.wait(seconds) == -signal.SIGKILL, self.last_words()
-        self.process = None
+        code = self.process.poll()
+        assert code in {None, -signal.SIGKILL}, f"the operator ended with {code}:\n{self.last_words()}"
+        return code is not None
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """What it said, one JSON object per line; anything else that it printed is a fault of its own."""

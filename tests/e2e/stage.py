@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,10 +20,9 @@ from tests.cluster.harness import Cluster
 from tests.cluster.waiting import eventually
 from tests.e2e import documents
 from tests.e2e.documents import MODE, NAMESPACE, Document
-from tests.e2e.running import SYSTEM, Operator
+from tests.e2e.running import ROOT, SYSTEM, Operator
 from tests.e2e.watching import PoolWatch, Seen
 
-ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data"
 DGD_CRD = DATA / "dynamo-crds" / "nvidia.com_dynamographdeployments.yaml"
 GAIE_CRD = DATA / "gaie-crd.yaml"
@@ -32,6 +31,8 @@ DGD = "dynamographdeployments.v1beta1.nvidia.com"
 POOL, APPROVAL, REPORT = "inferencepools.kvgate.dev", "gateapprovals.kvgate.dev", "fabricreports.kvgate.dev"
 ACCOUNT = "kvgate-operator"
 IDLE_SECONDS = 1.5
+SPLIT, AS_BEFORE = ("prefill", "decode"), (None, None)
+"""The modes of the prefill and the decode worker, on and off."""
 OPERATOR_USER = f"system:serviceaccount:{SYSTEM}:{ACCOUNT}"
 SWEEP_SECONDS = 60.0
 """From a pool to its verdict: Jobs, pods, one test of two seconds, logs."""
@@ -109,9 +110,10 @@ class Stage:
 
     def wait_until_idle(self) -> None:
         """Until the operator has left its pools alone for a while: its own last writes came back as events."""
-        eventually(self._is_idle, SWEEP_SECONDS)
+        eventually(self.is_idle, SWEEP_SECONDS)
 
-    def _is_idle(self) -> bool:
+    def is_idle(self) -> bool:
+        """Whether no pool has had a turn in the next second and a half."""
         mark = self.mark()
         time.sleep(IDLE_SECONDS)
         return not self.turns_since(mark)
@@ -141,9 +143,11 @@ class Scene:
         """As Flux does: server-side, by a manager of its own."""
         deploy(self.access, documents.deployment(self.name, names_mode=names_mode))
 
-    def gate(self, budget: str, **fabric: object) -> None:
+    def gate(self, budget: str, *, rollback: Mapping[str, str] | None = None, **fabric: object) -> None:
         """Make the pool."""
-        self.access.apply(documents.pool(self.name, self.stage.nodes, budget, fabric))
+        document = documents.pool(self.name, self.stage.nodes, budget, fabric)
+        document["spec"] |= {"rollback": rollback} if rollback else {}
+        self.access.apply(document)
 
     def approve(self, seen: Seen, *accepted: str) -> None:
         self.access.apply(documents.approval(self.name, seen.uid, seen.status, accepted))
@@ -174,6 +178,17 @@ class Scene:
         """How often the operator wrote the deployment since the mark of the audit log."""
         wanted = ("patch", "dynamographdeployments", self.name)
         return sum((call.verb, call.resource, call.name) == wanted for call in self.stage.calls_since(mark))
+
+    def jobs_made(self, mark: int) -> int:
+        """How many Jobs the operator made since; retries that found the first one there do not count."""
+        calls = self.stage.calls_since(mark)
+        return sum((call.verb, call.resource, call.status_code) == ("create", "jobs", 201) for call in calls)
+
+    def reports(self) -> int:
+        """How many sweeps' evidence is kept: each has one index."""
+        owned = self.access.get(REPORT, "-n", NAMESPACE)["items"]
+        ours = [report for report in owned if report["spec"]["poolRef"]["name"] == self.name]
+        return sum(bool(report["spec"].get("shards")) for report in ours)
 
     def jobs(self) -> list[str]:
         """Names of the probe's Jobs of this pool that exist now."""
@@ -212,6 +227,19 @@ def _says(status: PoolStatus, kind: str, word: str) -> bool:
 
 def split_of(status: PoolStatus) -> CapabilityStatus:
     return next(entry for entry in status.capabilities if entry.name is Capability.DISAGGREGATION)
+
+
+def ready(status: PoolStatus) -> tuple[str, str]:
+    said = condition(status, "Ready")
+    return said.status.value, said.reason
+
+
+def waits_for_approval(status: PoolStatus) -> bool:
+    return is_settled(status) and bool(split_of(status).plan_hash) and not split_of(status).enabled
+
+
+def is_split(status: PoolStatus) -> bool:
+    return is_settled(status) and split_of(status).enabled
 
 
 def is_settled(status: PoolStatus) -> bool:

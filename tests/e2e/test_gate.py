@@ -9,11 +9,23 @@ from kvgate.api.words import ApprovalState, Outcome
 from kvgate.dynamo.owners import read_owners
 from tests.cluster.waiting import eventually
 from tests.e2e.documents import MODE, values, without_modes
-from tests.e2e.stage import SWEEP_SECONDS, Scene, Stage, condition, is_false, is_true, split_of
+from tests.e2e.stage import (
+    AS_BEFORE,
+    SPLIT,
+    SWEEP_SECONDS,
+    Scene,
+    Stage,
+    condition,
+    is_false,
+    is_split,
+    is_true,
+    ready,
+    split_of,
+    waits_for_approval,
+)
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
-SPLIT = ("prefill", "decode")
 PAYLOAD_SHARE = 1448 / 1514
 PREFILL_MODE, DECODE_MODE = ("PrefillWorker", MODE), ("DecodeWorker", MODE)
 
@@ -25,23 +37,10 @@ def judged_megabits_per_second(status: PoolStatus) -> float:
     return status.fabric.link.judged_bytes_per_second * 8 / 1e6
 
 
-def waits_for_approval(status: PoolStatus) -> bool:
-    return bool(status.capabilities) and bool(split_of(status).plan_hash) and not split_of(status).enabled
-
-
-def is_split(status: PoolStatus) -> bool:
-    return bool(status.capabilities) and split_of(status).enabled and status.operation is None
-
-
 def asks_anew(status: PoolStatus, approved: str) -> bool:
     """Whether another plan than the approved one waits for a person."""
     split = split_of(status)
     return split.outcome is Outcome.INCONCLUSIVE and split.plan_hash != approved and not status.permitted
-
-
-def ready(status: PoolStatus) -> tuple[str, str]:
-    said = condition(status, "Ready")
-    return said.status.value, said.reason
 
 
 def test_a_link_that_is_too_slow_holds_the_gate_and_says_by_how_much(shaped: Stage, scene: Scene) -> None:
@@ -70,7 +69,7 @@ def test_an_approved_plan_is_patched_once_and_patched_back_when_the_link_goes_ba
     assert split_of(seen.status).plan_hash in missing.message
     assert ready(seen.status) == ("True", "HoldingForCriteria")
     assert judged_megabits_per_second(seen.status) > 2000
-    assert scene.modes() == (None, None)
+    assert scene.modes() == AS_BEFORE
 
     mark = scene.stage.mark()
     scene.approve(seen, "ReducedCapacity")

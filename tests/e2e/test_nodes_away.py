@@ -33,12 +33,12 @@ def cordoned(stage: Stage, node: str) -> Iterator[None]:
 @contextmanager
 def full(scene: Scene, node: str) -> Iterator[None]:
     """A pod of another team's that leaves a tenth of a CPU on the node."""
-    cpus = int(scene.access.get("node", node)["status"]["allocatable"]["cpu"])
+    allocatable = scene.access.get("node", node)["status"]["allocatable"]["cpu"]
     container = {
         "name": "greedy",
         "image": scene.stage.image,
         "command": ["python3", "-c", "import time; time.sleep(600)"],
-        "resources": {"requests": {"cpu": f"{cpus * 1000 - 100}m"}},
+        "resources": {"requests": {"cpu": f"{thousandths(allocatable) - 100}m"}},
     }
     spec = {
         "nodeSelector": {"kubernetes.io/hostname": node},
@@ -53,6 +53,11 @@ def full(scene: Scene, node: str) -> Iterator[None]:
         yield
     finally:
         scene.access.kubectl("delete", "pod", "greedy", "--wait=true", check=True)
+
+
+def thousandths(cpus: str) -> int:
+    """A Kubernetes quantity of CPUs, such as 2 or 1930m."""
+    return int(cpus[:-1]) if cpus.endswith("m") else int(cpus) * 1000
 
 
 @contextmanager
