@@ -19,6 +19,7 @@ from kvgate.edge.localjobs import Host, run_walkers
 from kvgate.probe.plan import LinkTest, SweepPlan, plan_sweep
 from kvgate.probe.results import Setting, read_logs
 from kvgate_probe.wire import DATA_PORTS
+from tests.ports import free_ports
 from tests.processes import commands_in_group
 
 pytestmark = pytest.mark.local
@@ -31,9 +32,7 @@ def sweep(seconds: float = 1, prefill: str = "p", decode: str = "d") -> SweepPla
 
 
 def hosts(plan: SweepPlan) -> list[Host]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        first: int = probe.getsockname()[1] % 20_000 + 10_000
+    first = free_ports(len(plan.nodes) * (DATA_PORTS + 1))
     return [Host(node, "127.0.0.1", first + number * (DATA_PORTS + 1)) for number, node in enumerate(plan.nodes)]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -21,6 +20,7 @@ import yaml
 
 from kvgate.edge.prometheus import observed_request_rate
 from kvgate.edge.promql import DEFAULT_MATCHER, NoData, NoDataReason, PrometheusEndpoint, Rate, read_matchers
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.local
 
@@ -97,11 +97,6 @@ def configuration(port: int) -> str:
     return yaml.safe_dump({"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": jobs})
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 @dataclass(frozen=True)
 class Server:
     """A running Prometheus."""
@@ -124,7 +119,7 @@ class Server:
 @contextmanager
 def prometheus(folder: Path, config: str) -> Iterator[Server]:
     (folder / "prometheus.yml").write_text(config)
-    port = _free_port()
+    port = free_ports(1)
     options = {
         "config.file": folder / "prometheus.yml",
         "storage.tsdb.path": folder / "data",
@@ -220,7 +215,7 @@ def test_a_regular_expression_that_is_none_is_refused(server: Server) -> None:
 
 
 def test_a_prometheus_that_was_stopped_is_unreachable(tmp_path: Path) -> None:
-    with prometheus(tmp_path, configuration(_free_port())) as running:
+    with prometheus(tmp_path, configuration(free_ports(1))) as running:
         alive = running.rate()
         running.stop()
         dead = running.rate()

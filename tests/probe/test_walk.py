@@ -35,6 +35,7 @@ from kvgate_probe.wire import (
     decode_summary,
     encode_schedule,
 )
+from tests import ports
 from tests.processes import commands_in_group
 
 pytestmark = pytest.mark.local
@@ -105,12 +106,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
         yield starter
 
 
-def free_ports() -> int:
-    """The first of DATA_PORTS + 1 ports in a row that nothing listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port if port < 60_000 else port - 10_000
+def free_ports(walkers: int = 1) -> int:
+    """The first port of one walker's block, or of several in a row."""
+    return ports.free_ports(walkers * (DATA_PORTS + 1))
 
 
 def schedule(seconds: float = 1, run_id: str = "run-1", prefill: str = "p", decode: str = "d") -> Schedule:
@@ -125,7 +123,7 @@ def peers_file(folder: Path, ports: dict[str, int]) -> Path:
 
 
 def two_ports() -> dict[str, int]:
-    first = free_ports()
+    first = free_ports(walkers=2)
     return {"p": first, "d": first + DATA_PORTS + 1}
 
 
