@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import secrets
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from importlib import resources
 from typing import Any
@@ -61,14 +60,17 @@ def without_modes(document: Document) -> Document:
     return spec
 
 
-def pool(name: str, sides: tuple[str, str], budget: str, fabric: Mapping[str, object] | None = None) -> Document:
+def pool(
+    name: str, sides: tuple[str, str], budget: str, requests_per_second: str = "0.2", **fabric: object
+) -> Document:
     """The sample pool over the path from one node to another, by their hostnames; measured for TEST_SECONDS."""
     document = sample("pool.yaml")
     document["metadata"] |= {"name": name, "namespace": NAMESPACE}
     spec = document["spec"]
     spec["targetRef"]["name"] = name
     prefill, decode = ({"matchLabels": {"kubernetes.io/hostname": node}} for node in sides)
-    spec["fabric"] |= {"prefillNodes": prefill, "decodeNodes": decode, **(fabric or {})}
+    spec["workload"]["peakRequestsPerSecond"] = requests_per_second
+    spec["fabric"] |= {"prefillNodes": prefill, "decodeNodes": decode, **fabric}
     spec["fabric"]["probe"]["link"]["duration"] = f"{TEST_SECONDS}s"
     spec["criteria"]["disaggregation"]["ttftBudget"] = budget
     return document

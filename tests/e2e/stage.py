@@ -143,9 +143,16 @@ class Scene:
         """As Flux does: server-side, by a manager of its own."""
         deploy(self.access, documents.deployment(self.name, names_mode=names_mode))
 
-    def gate(self, budget: str, *, rollback: Mapping[str, str] | None = None, **fabric: object) -> None:
+    def gate(
+        self,
+        budget: str,
+        *,
+        requests_per_second: str = "0.2",
+        rollback: Mapping[str, str] | None = None,
+        **fabric: object,
+    ) -> None:
         """Make the pool."""
-        document = documents.pool(self.name, self.stage.nodes, budget, fabric)
+        document = documents.pool(self.name, self.stage.nodes, budget, requests_per_second, **fabric)
         document["spec"] |= {"rollback": rollback} if rollback else {}
         self.access.apply(document)
 

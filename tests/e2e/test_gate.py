@@ -43,6 +43,26 @@ def asks_anew(status: PoolStatus, approved: str) -> bool:
     return split.outcome is Outcome.INCONCLUSIVE and split.plan_hash != approved and not status.permitted
 
 
+def test_a_manifest_that_names_the_mode_is_told_to_drop_it_and_one_patch_follows(scene: Scene) -> None:
+    """On any cluster: one that is too fast for a link's number alone is approved as well."""
+    scene.deploy(names_mode=True)
+    before = scene.deployment()
+    scene.gate("600s", requests_per_second="0.001")
+    seen = scene.wait_for("a plan to approve", waits_for_approval)
+    scene.approve(seen, "ReducedCapacity", "EndpointUnmeasured")
+    seen = scene.wait_for("held", lambda status: ready(status) == ("True", "HoldingForConflict"))
+    assert "the manifest of team names the gated field: drop that line" in condition(seen.status, "Ready").message
+    assert scene.deployment() == before
+
+    scene.deploy()
+    seen = scene.wait_for("split", is_split)
+    after = scene.deployment()
+    assert scene.modes() == SPLIT
+    assert without_modes(after) == without_modes(before)
+    assert after["metadata"]["generation"] == before["metadata"]["generation"] + len(("the team's change", "ours"))
+    assert condition(seen.status, "DisaggregationEnabled").reason == "AwaitingVerification"
+
+
 def test_a_link_that_is_too_slow_holds_the_gate_and_says_by_how_much(shaped: Stage, scene: Scene) -> None:
     shaped.shape("1000mbit")
     before = scene.deployment()
