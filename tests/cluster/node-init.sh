@@ -8,7 +8,7 @@ mount -t proc proc /proc
 mount -t tmpfs tmpfs /run # pod namespaces and shim sockets stay in here
 mkdir /run/netns /run/lock
 for directory in /var/log /var/lib/cni; do
-    mkdir -p "$STATE/private$directory"
+    mkdir -p "$STATE/private$directory" "$directory" # another cluster that ends may have removed it
     mount --bind "$STATE/private$directory" "$directory"
 done
 # The kubelet sets vm and kernel parameters, which no namespace holds: give it copies, so that the host keeps its own.
