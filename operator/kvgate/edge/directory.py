@@ -25,12 +25,10 @@ from kvgate.edge.observe import pool_of, target_document, world_of
 from kvgate.edge.targets import change_of, difference, recommendation, write_change
 from kvgate.edge.yamlfiles import PARTIAL
 from kvgate.edge.yamlnodes import read_own, written
-from kvgate.probe.reports import to_reports
+from kvgate.probe.reports import superseded, to_reports
 
 _FOLDER = ".kvgate"
 _HALF = ".half"
-_FEWEST_KEPT = 2
-"""A failed sweep is confirmed by the one before it, so two are always kept."""
 
 RateReader = Callable[[Pool], float | None]
 
@@ -161,12 +159,7 @@ class Directory:
         """Remove sweeps beyond `reports.keep`, index first, so that no index ever names a missing shard; and shards
         that no index names, for the sweep that wrote them never ended."""
         own = [r for r in self.load().reports if r.spec.pool_ref.uid == pool.uid]
-        ended = [(r.spec.measured_at, r.spec.run_id, r) for r in own if r.spec.shards and r.spec.measured_at]
-        indexes = [r for *_, r in sorted(ended, key=lambda entry: entry[:2], reverse=True)]
-        keep = max(_FEWEST_KEPT, pool.spec.fabric.reports.keep)
-        named = {shard.name for index in indexes[:keep] for shard in index.spec.shards}
-        gone = (*indexes[keep:], *(r for r in own if not r.spec.shards and r.metadata.name not in named))
-        for report in gone:
+        for report in superseded(own, pool.spec.fabric.reports.keep):
             (self._reports / f"{pool.namespace}.{report.metadata.name}.yaml").unlink(missing_ok=True)
 
     def _keep(self, path: Path, document: object) -> None:

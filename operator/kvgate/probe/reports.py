@@ -7,7 +7,7 @@ import gzip
 import hashlib
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -26,6 +26,9 @@ from kvgate.core.evidence import (
     Sample,
     Uplink,
 )
+
+FEWEST_KEPT = 2
+"""A failed sweep is confirmed by the one before it, so two are always kept."""
 
 ENCODING = "json+gzip+base64"
 SHARD_CHARACTERS = 900_000
@@ -112,6 +115,16 @@ def _frame_out(evidence: Evidence) -> dict[str, Any]:
 
 def _sample_out(sample: Sample) -> dict[str, Any]:
     return asdict(sample) | {"measured_at": sample.measured_at.isoformat()}
+
+
+def superseded(own: Sequence[FabricReport], keep: int) -> tuple[FabricReport, ...]:
+    """Sweeps beyond the newest `keep`, index first, and shards that no kept index names."""
+    ended = [(r.spec.measured_at, r.spec.run_id, r) for r in own if r.spec.shards and r.spec.measured_at]
+    indexes = [r for *_, r in sorted(ended, key=lambda entry: entry[:2], reverse=True)]
+    kept = indexes[: max(FEWEST_KEPT, keep)]
+    named = {shard.name for index in kept for shard in index.spec.shards}
+    loose = (r for r in own if not r.spec.shards and r.metadata.name not in named)
+    return (*indexes[len(kept) :], *loose)
 
 
 def read_reports(reports: Iterable[FabricReport], pool_uid: str) -> tuple[tuple[Evidence, ...], tuple[BadReport, ...]]:

@@ -19,12 +19,9 @@ from kvgate.edge.cluster.sweeps import look, paths_of, stored_schedule
 from kvgate.edge.cluster.walkers import address_of, is_owned
 from kvgate.edge.errors import MeasureError
 from kvgate.probe.jobs import CONTAINER, POOL_UID, SCHEDULE_DIGEST, Owner, digest, labels, owned_by
-from kvgate.probe.reports import NamedSpec, to_reports
+from kvgate.probe.reports import NamedSpec, superseded, to_reports
 from kvgate.probe.results import MOST_LOG_CHARACTERS, Reading, Setting, read_logs
 from kvgate_probe.wire import Schedule, encode_schedule
-
-FEWEST_KEPT = 2
-"""A failed sweep is confirmed by the one before it, so two are always kept."""
 
 
 def is_collected(client: Client, pool: ReadPool, run_id: str) -> bool:
@@ -186,13 +183,3 @@ def _own_shards(client: Client, pool: ReadPool, index: FabricReport, listed: Seq
         name, held = text(at(found, "metadata", "name")), mappings(at(found, "metadata", "ownerReferences"))
         if name in named and not any(entry.get("uid") == index.metadata.uid for entry in held):
             client.merge(REPORTS, pool.namespace, name, {"metadata": {"ownerReferences": [owner]}})
-
-
-def superseded(own: Sequence[FabricReport], keep: int) -> tuple[FabricReport, ...]:
-    """Sweeps beyond the newest `keep`, index first, and shards that no kept index names."""
-    ended = [(r.spec.measured_at, r.spec.run_id, r) for r in own if r.spec.shards and r.spec.measured_at]
-    indexes = [r for *_, r in sorted(ended, key=lambda entry: entry[:2], reverse=True)]
-    kept = indexes[: max(FEWEST_KEPT, keep)]
-    named = {shard.name for index in kept for shard in index.spec.shards}
-    loose = (r for r in own if not r.spec.shards and r.metadata.name not in named)
-    return (*indexes[len(kept) :], *loose)
