@@ -13,6 +13,7 @@ from kvgate.core.approvals import GivenApproval
 from kvgate.core.estimate import KVSize
 from kvgate.core.evidence import Evidence, NodeIdentity, Path
 from kvgate.core.target import TargetProblem, TargetView
+from kvgate.core.workers import WorkerPod
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class World:
-    """All that was seen. `evidence` is newest first.
+    """All that was seen. `evidence` is newest first; `pods` are the target's, frontends among them.
 
     Where sweeps take many turns, `sweep` is the one under way and `sweep_jobs` are its Jobs that are ours;
     `sweep_problem` says why none can be started.
@@ -111,6 +112,7 @@ class World:
     kv: KVKnown | KVUnknown
     nodes: Nodes
     evidence: tuple[Evidence, ...] = ()
+    pods: tuple[WorkerPod, ...] = ()
     approvals: tuple[GivenApproval, ...] = ()
     claimed_by: str = ""
     sweep: Sweep | None = None
