@@ -43,9 +43,7 @@ def main(kubeconfig: str, notes: str, lease_namespace: str, *namespaces: str) ->
         lease_namespace=lease_namespace,
         health_port=int(os.environ["HEALTH_PORT"]),
     )
-    return run_operator(
-        options, Client(credentials(kubeconfig)), lambda _settings, _identity: CountingGround(notes=Path(notes))
-    )
+    return run_operator(options, Client(credentials(kubeconfig)), lambda *_: CountingGround(notes=Path(notes)))
 
 
 if __name__ == "__main__":

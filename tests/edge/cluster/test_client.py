@@ -6,13 +6,13 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 from kubernetes import client as kubernetes
 
-from kvgate.edge.cluster.client import JOBS, NODES, POOLS, Client
+from kvgate.edge.cluster.client import JOBS, NODES, POOLS, TARGETS, Client
 from kvgate.edge.cluster.refusals import (
     AlreadyExists,
     ClusterError,
@@ -88,8 +88,12 @@ def test_a_managers_name_is_shown_in_plain_characters() -> None:
     assert "<" not in str(error)
 
 
+def allow() -> None:
+    return
+
+
 @contextmanager
-def server(reply: bytes) -> Iterator[tuple[Client, list[bytes]]]:
+def server(reply: bytes, guard: Callable[[], None] = allow) -> Iterator[tuple[Client, list[bytes]]]:
     """A socket that plays an API server which sends `reply` to each connection, and nothing more."""
     requests: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -110,7 +114,7 @@ def server(reply: bytes) -> Iterator[tuple[Client, list[bytes]]]:
         held_open: list[socket.socket] = []
         threading.Thread(target=serve, daemon=True).start()
         configuration = kubernetes.Configuration(host=f"http://127.0.0.1:{listening.getsockname()[1]}")
-        yield Client(configuration), requests
+        yield Client(configuration, before_write=guard), requests
         for connection in held_open:
             connection.close()
 
@@ -161,3 +165,61 @@ def test_an_answer_that_is_no_object_is_unavailable(reply: bytes) -> None:
 )
 def test_the_path_of_a_resource(path: str, expected: str) -> None:
     assert path == expected
+
+
+class NotNowError(Exception):
+    """What a guard raises."""
+
+
+def refuse() -> None:
+    raise NotNowError
+
+
+BODY = {"metadata": {"name": "x"}}
+WRITES: dict[str, Callable[[Client], object]] = {
+    "a create": lambda client: client.create(JOBS, "serving", BODY),
+    "a replace": lambda client: client.replace(POOLS, "serving", BODY, "status"),
+    "a merge": lambda client: client.merge(JOBS, "serving", "x", {}),
+    "an apply": lambda client: client.apply(TARGETS, "serving", BODY, "kvgate-split", force=True),
+    "a delete": lambda client: client.delete(JOBS, "serving", "x", "uid"),
+}
+READS: dict[str, Callable[[Client], object]] = {
+    "a get": lambda client: client.get(JOBS, "serving", "x"),
+    "a list": lambda client: client.list(JOBS, "serving"),
+    "a log": lambda client: client.log("serving", "x", "walker", 10),
+}
+FINE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
+def test_a_guard_that_refuses_lets_no_write_leave(write: Callable[[Client], object]) -> None:
+    with server(FINE, refuse) as (client, requests), pytest.raises(NotNowError):
+        write(client)
+    assert requests == []
+
+    with server(FINE) as (client, requests):
+        write(client)
+    assert len(requests) == 1
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS.keys())
+def test_a_guard_that_refuses_stops_no_read(read: Callable[[Client], object]) -> None:
+    with server(FINE, refuse) as (client, requests):
+        read(client)
+
+    assert len(requests) == 1
+
+
+def test_a_guard_is_asked_before_each_write_anew() -> None:
+    answers = iter([None, NotNowError()])
+
+    def guard() -> None:
+        if error := next(answers):
+            raise error
+
+    with server(FINE, guard) as (client, requests):
+        client.create(JOBS, "serving", BODY)
+        with pytest.raises(NotNowError):
+            client.create(JOBS, "serving", BODY)
+
+    assert len(requests) == 1

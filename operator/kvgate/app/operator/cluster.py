@@ -26,8 +26,12 @@ RATE_SECONDS = 300.0
 
 def serve(options: OperatorOptions) -> int:
     """Run the operator on the cluster that the options name. Raises EdgeError when it cannot begin."""
-    client = Client(credentials(options.kubeconfig), AGENT)
-    return run_operator(options, client, lambda settings, identity: cluster_ground(client, settings, identity))
+
+    def make_ground(settings: Callable[[], Settings], instance: str, require: Callable[[], None]) -> ClusterGround:
+        """A step of many writes may outlast the Lease that it was begun under, so each of them asks."""
+        return cluster_ground(Client(credentials(options.kubeconfig), AGENT, require), settings, instance)
+
+    return run_operator(options, Client(credentials(options.kubeconfig), AGENT), make_ground)
 
 
 def cluster_ground(client: Client, settings: Callable[[], Settings], instance: str) -> ClusterGround:

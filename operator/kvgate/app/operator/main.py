@@ -39,8 +39,9 @@ LAST_TURNS_SECONDS = 20.0
 ELECTION_LIMIT_SECONDS, WATCHING_LIMIT_SECONDS, WORKER_LIMIT_SECONDS = 60.0, 90.0, 600.0
 FAILED, FINE = 1, 0
 
-GroundMaker = Callable[[Callable[[], Settings], str], TellingGround]
-"""Makes the ground of the operator of this identity; it asks for the settings each time, for they may change."""
+GroundMaker = Callable[[Callable[[], Settings], str, Callable[[], None]], TellingGround]
+"""Makes the ground of the operator of this identity. It asks for the settings each time, for they may change, and
+calls the third before each of its writes: it raises when we may not act any more."""
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -64,7 +65,8 @@ def run_operator(options: OperatorOptions, client: Client, make_ground: GroundMa
     set_up_logs(settings.current().log_level)
     identity = f"{socket.gethostname()}_{uuid.uuid4()}"
     leadership = Leadership(Leases(client, options.lease_namespace, LEASE_NAME), identity, time.monotonic, _now)
-    operator = Operator(options, settings, leadership, make_ground(settings.current, identity))
+    ground = make_ground(settings.current, identity, leadership.require)
+    operator = Operator(options, settings, leadership, ground)
     before = {number: signal.signal(number, operator.hear) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     try:
         return operator.run()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -62,11 +62,19 @@ class Query:
 class Client:
     """An API server as one user. All methods raise ClusterError, and take CALL_SECONDS at most per request."""
 
-    def __init__(self, configuration: kubernetes.Configuration, agent: str = "kvgate") -> None:
+    def __init__(
+        self,
+        configuration: kubernetes.Configuration,
+        agent: str = "kvgate",
+        before_write: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`before_write` is called before each request that may change something: what it raises goes to the caller,
+        and nothing is sent."""
         configuration.retries = False
         configuration.connection_pool_maxsize = CONNECTIONS
         self._api = kubernetes.ApiClient(configuration)
         self._api.user_agent = agent
+        self._before_write = before_write
 
     def get(self, resource: Resource, namespace: str, name: str) -> Document:
         return self._object("GET", resource, resource.path(namespace, name), f"{resource.kind} {namespace}/{name}")
@@ -141,6 +149,8 @@ class Client:
         request = self._api.param_serialize(
             method, path, query_params=asked, header_params=headers, body=body, auth_settings=["BearerToken"]
         )
+        if method != "GET":
+            self._before_write()
         try:
             answer: Any = self._api.call_api(*request, _request_timeout=CALL_SECONDS)
             told: str = answer.read().decode("utf-8", errors="replace")
