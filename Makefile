@@ -14,7 +14,7 @@ demo: ## measure two shaped links, hold one pool, open the other (needs no clust
 	@.ci/bootstrap demo
 	@$(VENV)/kvgate demo
 
-test: ## run every tier that this machine allows; TIER=unit runs one (lint, unit, local, build, api, cluster)
+test: ## run every tier that this machine allows; TIER=unit runs one (lint, unit, local, dynamo, build, api, cluster)
 	@.ci/bootstrap test
 	@$(PYTHON) .ci/run_tiers.py $(TIER)
 
@@ -60,6 +60,7 @@ lock: ## pin every dependency again, with hashes
 	@.ci/bootstrap demo
 	@$(PYTHON) -m uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --extra dev pyproject.toml -o requirements.lock
 	@$(PYTHON) -m uv pip compile --quiet --no-deps --universal --python-version 3.11 --generate-hashes --no-emit-index-url .ci/go.in -o .ci/go.lock
+	@$(PYTHON) -m uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --excludes tests/dynamo_stage/excludes.txt tests/dynamo_stage/requirements.in -o tests/dynamo_stage/requirements.txt
 
 bench: ## measure again what benchmarks/ states (root, Linux)
 	@.ci/bootstrap test

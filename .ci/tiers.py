@@ -14,24 +14,27 @@ class Tier(StrEnum):
     LINT = "lint"
     UNIT = "unit"
     LOCAL = "local"
+    DYNAMO = "dynamo"
     BUILD = "build"
     API = "api"
     CLUSTER = "cluster"
 
 
 MARKERS: Mapping[Tier, str] = {
-    Tier.UNIT: "not local and not api and not cluster",
-    Tier.LOCAL: "local and not api and not cluster",
+    Tier.UNIT: "not local and not dynamo and not api and not cluster",
+    Tier.LOCAL: "local and not dynamo and not api and not cluster",
+    Tier.DYNAMO: "dynamo and not api and not cluster",
     Tier.API: "api and not cluster",
     Tier.CLUSTER: "cluster",
 }
 TOOLS: Mapping[Tier, Sequence[str]] = {
     Tier.LOCAL: ("iperf3", "prometheus"),
+    Tier.DYNAMO: ("dynamo-python",),
     Tier.BUILD: ("go",),
     Tier.API: ("go",),
     Tier.CLUSTER: ("go", "ip", "iperf3", "containerd", "ctr", "runc"),
 }
-ONLY_ON_LINUX = frozenset({Tier.BUILD, Tier.API, Tier.CLUSTER})
+ONLY_ON_LINUX = frozenset({Tier.DYNAMO, Tier.BUILD, Tier.API, Tier.CLUSTER})
 ONLY_AS_ROOT = frozenset({Tier.CLUSTER})
 NEEDS_BUILD = frozenset({Tier.API, Tier.CLUSTER})
 

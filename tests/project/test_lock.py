@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-LOCKS = ("requirements.lock", ".ci/go.lock")
+LOCKS = ("requirements.lock", ".ci/go.lock", "tests/dynamo_stage/requirements.txt")
 PIN = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^ ;\\]+)(?: ; [^\\]+)? \\$")
 
 
@@ -55,6 +55,15 @@ def test_a_lock_names_no_index_and_no_address(lock: str, root: Path) -> None:
     assert re.findall(r"(?m)^--?(?:index-url|extra-index-url|find-links|i|f)\b.*|\S*://\S*", text) == []
 
 
-def test_the_pinned_go_is_the_one_asked_for(root: Path) -> None:
-    asked = (root / ".ci/go.in").read_text("utf-8").strip()
-    assert asked in (root / ".ci/go.lock").read_text("utf-8")
+@pytest.mark.parametrize(
+    ("wanted", "lock"),
+    [
+        pytest.param(".ci/go.in", ".ci/go.lock", id="Go"),
+        pytest.param("tests/dynamo_stage/requirements.in", "tests/dynamo_stage/requirements.txt", id="Dynamo"),
+    ],
+)
+def test_what_is_pinned_is_what_was_asked_for(wanted: str, lock: str, root: Path) -> None:
+    asked = [line for line in (root / wanted).read_text("utf-8").splitlines() if "==" in line]
+    pinned = (root / lock).read_text("utf-8").splitlines()
+    assert asked
+    assert [line for line in asked if f"{line} \\" not in pinned] == []

@@ -26,7 +26,10 @@ def _without(*commands: str) -> Machine:
         pytest.param(LINUX_USER, set(Tier) - {Tier.CLUSTER}, id="a user on Linux runs all but the cluster"),
         pytest.param(MAC, {Tier.LINT, Tier.UNIT, Tier.LOCAL}, id="macOS runs lint, unit and local"),
         pytest.param(MAC_ROOT, {Tier.LINT, Tier.UNIT, Tier.LOCAL}, id="root on macOS runs no more"),
-        pytest.param(_without("go"), {Tier.LINT, Tier.UNIT, Tier.LOCAL}, id="without Go nothing that is built runs"),
+        pytest.param(
+            _without("go"), {Tier.LINT, Tier.UNIT, Tier.LOCAL, Tier.DYNAMO}, id="without Go nothing that is built runs"
+        ),
+        pytest.param(_without("dynamo-python"), set(Tier) - {Tier.DYNAMO}, id="without Dynamo all but its tier"),
         pytest.param(_without("containerd"), set(Tier) - {Tier.CLUSTER}, id="without containerd no cluster"),
         pytest.param(
             _without("iperf3"), set(Tier) - {Tier.LOCAL, Tier.CLUSTER}, id="without iperf3 no local and no cluster"
