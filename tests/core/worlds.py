@@ -93,6 +93,9 @@ class Scene:
     claimed_by: str = ""
     sweeping: bool = False
     deleted: bool = False
+    finalizer: bool | None = None
+    target_leaving: bool = False
+    patch_problem: str = ""
     now: datetime = NOW
 
     @property
@@ -107,17 +110,20 @@ class Scene:
             created_at=NOW - timedelta(days=1),
             measure_requested_at=self.asked,
             deleted=self.deleted,
+            finalizer=self.finalizer,
         )
 
     @property
     def world(self) -> World:
         return World(
-            target=self.target or TargetView(self.target_uid, toggles=self.toggles),
+            target=self.target or TargetView(self.target_uid, toggles=self.toggles, leaving=self.target_leaving),
             kv=self.kv,
             nodes=self.nodes,
             evidence=self.evidence,
             approvals=self.approvals,
             claimed_by=self.claimed_by,
+            patch_problem=self.patch_problem,
+            sweep_jobs=BUSY.jobs if self.sweeping else (),
             sweep=Sweep(BUSY.run_id, NOW, (Walker("p1", "job-uid", WalkerState.RUNNING),)) if self.sweeping else None,
         )
 

@@ -11,6 +11,7 @@ from kvgate.api.status import PoolStatus
 from kvgate.core.decide import decide
 from kvgate.core.steps import Decision, Recommend, Step
 from kvgate.core.world import Pool, World
+from kvgate.edge.errors import EdgeError
 
 MOST_TURNS = 12
 """A pool on still ground settles in six: measure, confirm, enable, record, and one look that changes nothing."""
@@ -55,10 +56,20 @@ def look(ground: Ground, key: str, clock: Clock) -> Turn:
 
 
 def turn(ground: Ground, key: str, clock: Clock) -> Turn:
-    """One turn. What is meant stands in the status before any step, so that a death in between loses nothing."""
+    """One turn. What is meant stands in the status before any step, so that a death in between loses nothing.
+
+    A step that fails keeps no other from being tried: a patch that is refused ends no sweep. The first failure is
+    raised in the end.
+    """
     seen = look(ground, key, clock)
+    failed: list[EdgeError] = []
     for step in seen.decision.steps:
-        ground.carry_out(seen.pool, seen.world, step)
+        try:
+            ground.carry_out(seen.pool, seen.world, step)
+        except EdgeError as error:
+            failed.append(error)
+    if failed:
+        raise failed[0]
     return seen
 
 

@@ -11,6 +11,7 @@ from kvgate.core.conditions import TABLE, Turn, stamped
 from kvgate.core.judged import Judged, judge_capability
 from kvgate.core.judging import Case
 from kvgate.core.kstatus import summary
+from kvgate.core.leaving import guarded
 from kvgate.core.memory import of_this_target
 from kvgate.core.operations import Ledger, settle
 from kvgate.core.steps import Decision
@@ -35,7 +36,7 @@ def decide(pool: Pool, world: World, now: datetime) -> Decision:
     sweep = sweeping(case, judged, may_start=ledger.operation is None)
     turn = Turn(case, judged, ledger, measuring=sweep.fence is not None)
     steps = (*ledger.steps, *((sweep.step,) if sweep.step else ()))
-    return Decision(steps, _status(turn, sweep), _requeue_after(case, ledger, sweep))
+    return Decision(guarded(case, judged, ledger, steps), _status(turn, sweep), _requeue_after(case, ledger, sweep))
 
 
 def _status(turn: Turn, sweep: Sweeping) -> PoolStatus:

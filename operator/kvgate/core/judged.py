@@ -76,7 +76,7 @@ def judge_capability(case: Case, capability: Capability, previous: Case | None) 
     confirmed = stands is Stands.ON_OURS and _confirmed(case, previous, capability, verdict)
     ruling = rule(_situation(case, stands, verdict, approval, obstacle, confirmed=confirmed))
     if case.pool.deleted:
-        ruling = _leaving(case, capability, stands)
+        ruling = _leaving(case, capability, stands, toggle)
     return Judged(
         capability=capability,
         verdict=verdict,
@@ -104,12 +104,18 @@ def _confirmed(case: Case, previous: Case | None, capability: Capability, verdic
     return another and judge(previous, capability).outcome is Outcome.FAIL
 
 
-def _leaving(case: Case, capability: Capability, stands: Stands) -> Ruling:
-    """The pool is being deleted: nothing is enabled, and what is ours goes back where the pool says so."""
-    wish = case.pool.spec.rollback.on_delete
-    revert = {Capability.ROUTING: wish.routing, Capability.DISAGGREGATION: wish.disaggregation}
-    back = stands is Stands.ON_OURS and revert.get(capability) is DeleteAction.REVERT
+def _leaving(case: Case, capability: Capability, stands: Stands, toggle: Toggle | None) -> Ruling:
+    """The pool is being deleted: nothing is enabled, and what is ours goes back where the pool says so; also the half
+    that another hand left of it."""
+    half = toggle is not None and toggle.switch is Switch.MIXED and memory.baseline_of(case.pool.status, toggle)
+    back = (stands is Stands.ON_OURS or half) and reverts_on_delete(case, capability)
     return Ruling(Move.REVERT if back else Move.HOLD, Held.DELETED)
+
+
+def reverts_on_delete(case: Case, capability: Capability) -> bool:
+    wish = case.pool.spec.rollback.on_delete
+    asked = {Capability.ROUTING: wish.routing, Capability.DISAGGREGATION: wish.disaggregation}
+    return asked.get(capability) is DeleteAction.REVERT
 
 
 def _plan(case: Case, capability: Capability, digest: str, proposed_at: datetime | None) -> Plan:

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-from kvgate.api.words import ConditionStatus, ConditionType, Mode, Outcome
+from kvgate.api.status import Operation
+from kvgate.api.words import Capability, ConditionStatus, ConditionType, Mode, Outcome
 from kvgate.core import text
 from kvgate.core.conditions import Said, Turn, drifted, false, held_message, rolled_back, target_resolved, true, unknown
 from kvgate.core.evidence_criteria import nodes_matched
 from kvgate.core.judged import Judged
+from kvgate.core.leaving import awaited
 from kvgate.core.operations import REVERT
 from kvgate.core.switching import Held, Stands
 
 ROLLBACK_PATIENCE = timedelta(minutes=5)
+REFUSAL_PATIENCE = timedelta(seconds=30)
+"""An admission policy learns from an informer what the status permits: a first refusal is no news."""
 
 _RECONCILING = ConditionType.RECONCILING
 _STALLED = ConditionType.STALLED
@@ -64,12 +68,40 @@ def in_flight(turn: Turn) -> tuple[Said, ConditionType | None] | None:
     operation = turn.ledger.operation
     if operation is None:
         return None
-    what = f"{operation.step} of {operation.capability} is being written (operation {operation.id})"
-    if operation.step == REVERT and turn.case.now - operation.started_at > ROLLBACK_PATIENCE:
-        return false(
-            "RollbackFailed", f"{what} since {text.moment(operation.started_at)}; look at the deployment"
-        ), _RECONCILING
-    return unknown("Progressing", what), _RECONCILING
+    refused = turn.case.world.patch_problem
+    since, what = _in_flight(operation), refused or "look at the deployment"
+    age = turn.case.now - operation.started_at
+    if operation.step == REVERT and (age > ROLLBACK_PATIENCE or (refused and age > REFUSAL_PATIENCE)):
+        return false("RollbackFailed", f"{since}: {what}{_to_let_go(turn, operation.capability)}"), _RECONCILING
+    if refused and age > REFUSAL_PATIENCE:
+        return false("PatchRefused", f"{since}: {what}"), _RECONCILING
+    return unknown("Progressing", f"{since}: {refused}" if refused else since), _RECONCILING
+
+
+def _in_flight(operation: Operation) -> str:
+    since = text.moment(operation.started_at)
+    return f"{operation.step} of {operation.capability} is being written since {since} (operation {operation.id})"
+
+
+def _to_let_go(turn: Turn, capability: Capability) -> str:
+    if not turn.case.pool.deleted:
+        return ""
+    field = f"spec.rollback.onDelete.{capability[0].lower()}{capability[1:]}"
+    return f"; the pool's deletion waits for it: to let it go as it is, set {field} to Leave"
+
+
+def leaving(turn: Turn) -> tuple[Said, ConditionType | None] | None:
+    """The pool is being deleted, and something must be switched back first."""
+    waiting = awaited(turn.case, turn.judged, turn.ledger) if turn.case.pool.deleted else ()
+    if not waiting:
+        return None
+    operation, capability = turn.ledger.operation, waiting[0].capability
+    if operation is not None and operation.step == REVERT:
+        return in_flight(turn)
+    if turn.ledger.recorded:
+        return unknown("Progressing", f"{capability} is switched back before the pool goes"), _RECONCILING
+    why = f"{capability} cannot be switched back: {target_resolved(turn).message}"
+    return false("RollbackFailed", f"{why}{_to_let_go(turn, capability)}"), _RECONCILING
 
 
 def lost(turn: Turn) -> tuple[Said, ConditionType | None] | None:
@@ -122,6 +154,8 @@ def observing(turn: Turn) -> tuple[Said, ConditionType | None] | None:
     left = [
         f"{entry.capability} stays on as Enforce left it" for entry in turn.judged if entry.stands is Stands.ON_OURS
     ]
+    if mode is Mode.RECOMMEND and turn.case.world.patch_problem:
+        return false("PatchRefused", f"mode Recommend: {turn.case.world.patch_problem}"), _RECONCILING
     return true("Observing", "; ".join((f"mode {mode} never patches", *left, *told))), None
 
 
@@ -138,6 +172,7 @@ ROWS: tuple[Row, ...] = (
     bad_spec,
     blocked,
     in_flight,
+    leaving,
     adopting,
     lost,
     verifying,

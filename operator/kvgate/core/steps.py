@@ -61,7 +61,26 @@ class Recommend:
     steps: tuple[ToggleStep, ...]
 
 
-Step = Measure | Introduce | Collect | Enable | Revert | Recommend
+@dataclass(frozen=True)
+class Abandon:
+    """End the sweep of a pool that is being deleted; nothing of it becomes evidence."""
+
+    run_id: str
+
+
+@dataclass(frozen=True)
+class HoldDeletion:
+    """Set our finalizer, so that what is about to be enabled can be switched back before the pool is gone."""
+
+
+@dataclass(frozen=True)
+class LetGo:
+    """Take our finalizer off: nothing is left to switch back, or `reason` says why nothing will be."""
+
+    reason: str
+
+
+Step = Measure | Introduce | Collect | Abandon | Enable | Revert | Recommend | HoldDeletion | LetGo
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,8 @@ class TargetView:
     decode_pods: int | None = None
     decode_tensor_parallel: int | None = None
     toggles: Mapping[Capability, Toggle] = field(default_factory=dict)
+    leaving: bool = False
+    """It is being deleted."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from kvgate.api.status import SweepStatus
 from kvgate.core.judged import Judged
 from kvgate.core.judging import Case
 from kvgate.core.moments import later
-from kvgate.core.steps import Collect, Introduce, Measure
+from kvgate.core.steps import Abandon, Collect, Introduce, Measure
 from kvgate.core.sweeping import measurable, sweep_due
 from kvgate.core.world import Sweep, WalkerState
 
@@ -21,13 +21,15 @@ _AT_WORK = frozenset({WalkerState.PENDING, WalkerState.RUNNING})
 class Sweeping:
     """What this turn does about measuring, and the fence that it leaves in the status."""
 
-    step: Measure | Introduce | Collect | None = None
+    step: Measure | Introduce | Collect | Abandon | None = None
     fence: SweepStatus | None = None
 
 
 def sweeping(case: Case, judged: tuple[Judged, ...], *, may_start: bool) -> Sweeping:
     """Goes on with the sweep that the status means, or starts one that is due."""
     fence = case.pool.status.sweep
+    if fence is not None and case.pool.deleted:
+        return Sweeping(Abandon(fence.run_id), fence) if case.world.sweep_jobs else Sweeping()
     if fence is not None:
         return _under_way(case, fence, may_start=may_start)
     measure = sweep_due(case, judged) if may_start else None

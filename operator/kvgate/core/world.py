@@ -29,6 +29,8 @@ class Pool:
     created_at: datetime
     measure_requested_at: str = ""
     deleted: bool = False
+    finalizer: bool | None = None
+    """Whether our finalizer stands on it; None where pools have none."""
 
     @property
     def key(self) -> str:
@@ -120,3 +122,5 @@ class World:
     sweep_problem: str = ""
     evidence_problem: str = ""
     observed_requests_per_second: float | None = None
+    patch_problem: str = ""
+    """Why the patch that is meant could not be written when it was last tried."""

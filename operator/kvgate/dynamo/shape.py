@@ -55,6 +55,7 @@ class Target:
     managers: tuple[str, ...]
     gitops: GitOps
     client_side_applied: bool
+    leaving: bool = False
 
     @property
     def frontends(self) -> tuple[Component, ...]:
@@ -159,6 +160,7 @@ def _target(document: Document, parts: tuple[Parts, ...]) -> Target:
         managers=managers_of(metadata),
         gitops=gitops_of(metadata),
         client_side_applied=client_side_applied(metadata),
+        leaving=bool(metadata.get("deletionTimestamp")),
     )
 
 

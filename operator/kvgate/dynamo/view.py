@@ -43,6 +43,7 @@ def view(read: Target | TargetProblem, free_gpus: int | None = None) -> core.Tar
         decode_pods=_pods(read, Role.DECODE),
         decode_tensor_parallel=_decode_ranks(read),
         toggles={capability: _toggle(read, capability, free_gpus) for capability in SWITCHED},
+        leaving=read.leaving,
     )
 
 

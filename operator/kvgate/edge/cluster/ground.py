@@ -7,12 +7,25 @@ from dataclasses import replace
 from datetime import datetime
 
 from kvgate.api.status import PoolStatus
-from kvgate.core.steps import Collect, Enable, Introduce, Measure, Recommend, Revert, Step
+from kvgate.core.steps import (
+    Abandon,
+    Collect,
+    Enable,
+    HoldDeletion,
+    Introduce,
+    LetGo,
+    Measure,
+    Recommend,
+    Revert,
+    Step,
+)
 from kvgate.core.world import Pool, World
 from kvgate.edge.cluster import collecting, sweeps, writing
 from kvgate.edge.cluster.client import Client
 from kvgate.edge.cluster.reading import ReadPool, read_all
 from kvgate.edge.cluster.sweeps import ProbePolicy
+from kvgate.edge.cluster.refusals import Unavailable
+from kvgate.edge.cluster.slots import SweepSlots
 from kvgate.edge.errors import EdgeError, MeasureError
 from kvgate.edge.observe import world_of
 
@@ -36,8 +49,13 @@ class ClusterGround:
         self._clock = clock
         self._observed_rate = observed_rate
         self._instance = instance
-        self._refused: dict[str, str] = {}
-        """Why the last step of a pool's sweep could not be done, by the pool's uid: the next look tells it."""
+        self._worker_config = worker_config or WorkerConfigs()
+        self._namespaces = tuple(namespaces) or ("",)
+        self._slots = SweepSlots(self._pools, clock)
+        self._refused: dict[str, tuple[datetime, str]] = {}
+        """When and why a step of a pool's sweep could not be done, by the pool's uid: the next look tells it."""
+        self._denied: dict[str, tuple[str, str]] = {}
+        """The same for its last patch, with the operation's id."""
 
     def observe(self, key: str) -> tuple[ReadPool, World]:
         """Raises PoolGoneError when there is no such pool."""
@@ -48,7 +66,10 @@ class ClusterGround:
             world_of(pool, pool.objects),
             sweep=seen.sweep,
             sweep_jobs=seen.jobs,
-            sweep_problem=self._policy().problem(pool) or self._refusal(pool),
+            sweep_problem=policy.problem(pool) or self._refusal(pool),
+            sweep_waits="" if pool.status.sweep else self._slots.waits(pool, policy.most_sweeps),
+            least_sweep_interval=policy.least_interval,
+            patch_problem=self._denial(pool),
             observed_requests_per_second=self._observed_rate(pool),
         )
         return pool, world
@@ -75,10 +96,34 @@ class ClusterGround:
         match step:
             case Measure() | Introduce() | Collect():
                 self._sweep(read, world, step)
-            case Enable() | Revert():
-                writing.patch(self._client, read, step)
-            case Recommend():
-                writing.recommend(self._client, read, step)
+            case Abandon():
+                sweeps.clear(self._client, read.owner, step.run_id)
+            case Enable() | Revert() | Recommend():
+                self._patch(read, step)
+            case HoldDeletion() | LetGo():
+                writing.set_finalizer(self._client, read, held=isinstance(step, HoldDeletion))
+
+    def _patch(self, pool: ReadPool, step: Enable | Revert | Recommend) -> None:
+        """A refusal is remembered for the condition; what another look or another try may mend is none."""
+        operation = "" if isinstance(step, Recommend) else step.operation_id
+        try:
+            if isinstance(step, Recommend):
+                writing.recommend(self._client, pool, step)
+            else:
+                writing.patch(self._client, pool, step)
+        except EdgeError as error:
+            if not isinstance(error, WriteConflictError | Unavailable):
+                self._denied[pool.uid] = (operation, str(error))
+            raise
+        self._denied.pop(pool.uid, None)
+
+    def _denial(self, pool: ReadPool) -> str:
+        """Why the operation that the status means could not be written; of a recommendation, which is none, as well."""
+        operation, why = self._denied.get(pool.uid, ("", ""))
+        if operation == (pool.status.operation.id if pool.status.operation else ""):
+            return why
+        self._denied.pop(pool.uid, None)
+        return ""
 
     def _sweep(self, pool: ReadPool, world: World, step: Measure | Introduce | Collect) -> None:
         try:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kvgate.api.objects import InferencePool, read_pool
 from kvgate.api.selectors import LabelSelector
+from kvgate.api.wire import GROUP
 from kvgate.core.world import Pool
 from kvgate.dynamo.document import at, mappings, text
 from kvgate.edge.cluster.client import APPROVALS, CONFIG_MAPS, NODES, POOLS, REPORTS, TARGETS, Client, Document, Query
@@ -29,10 +30,10 @@ class ReadPool(Pool):
     """A pool with the version that was read, and the objects that were read with it: what is written rests on these."""
 
     resource_version: str = ""
-    finalizers: tuple[str, ...] = ()
     objects: Objects = field(default_factory=Objects, repr=False, compare=False)
 
     @property
+FINALIZER = f"{GROUP}/revert"
     def owner(self) -> Owner:
         return Owner(self.name, self.namespace, self.uid)
 
@@ -74,9 +75,8 @@ def _read(stored: InferencePool, objects: Objects) -> ReadPool:
     pool = pool_of(stored)
     known = {entry.name: getattr(pool, entry.name) for entry in fields(pool)}
     return ReadPool(
-        **known,
+        **known | {"finalizer": FINALIZER in stored.metadata.finalizers},
         resource_version=stored.metadata.resource_version,
-        finalizers=stored.metadata.finalizers,
         objects=objects,
     )
 

@@ -91,6 +91,8 @@ def _managers(answer: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _denied(answer: Mapping[str, Any]) -> str:
     said = text(answer.get("message"))
+    if any(cause.get("reason") == "NamespaceTerminating" for cause in mappings(at(answer, "details", "causes"))):
+        return "the namespace is being deleted, and nothing new can be made in it"
     if "exceeded quota" in said:
         return "a ResourceQuota of the namespace is used up; raise it or free some of it"
     if "violates PodSecurity" in said:

@@ -9,12 +9,12 @@ from kvgate.api.status import PoolStatus
 from kvgate.api.wire import API_VERSION
 from kvgate.api.words import OnConflict
 from kvgate.core.steps import Enable, Recommend, Revert
-from kvgate.dynamo.document import at, mapping, text
+from kvgate.dynamo.document import at, mapping, sequence, text
 from kvgate.dynamo.patch import ApplyProblem, apply_patch, apply_to_document, field_manager, holds
 from kvgate.dynamo.shape import Target
 from kvgate.dynamo.steps import Change
 from kvgate.edge.cluster.client import CONFIG_MAPS, EVENTS, POOLS, TARGETS, Client, Document
-from kvgate.edge.cluster.reading import ReadPool
+from kvgate.edge.cluster.reading import FINALIZER, ReadPool
 from kvgate.edge.cluster.refusals import AlreadyExists, HeldByOthers, NotFound
 from kvgate.edge.cluster.walkers import is_owned
 from kvgate.edge.errors import EdgeError, WriteConflictError
@@ -125,14 +125,26 @@ def _not_ours(pool: ReadPool, name: str) -> str:
     return f"ConfigMap {pool.namespace}/{name} is not owned by the pool and is left alone: rename or delete it"
 
 
-def set_finalizer(client: Client, pool: ReadPool, finalizer: str, *, held: bool) -> None:
-    """Add our finalizer or take it away, on the version that was read; nothing is written where it is so already."""
-    others = tuple(name for name in pool.finalizers if name != finalizer)
-    wanted = (*others, finalizer) if held else others
-    if wanted == pool.finalizers:
-        return
-    metadata = {"uid": pool.uid, "resourceVersion": pool.resource_version, "finalizers": list(wanted)}
-    client.merge(POOLS, pool.namespace, pool.name, {"metadata": metadata})
+def set_finalizer(client: Client, pool: ReadPool, *, held: bool) -> None:
+    """Add our finalizer or take it away beside those of others; nothing is written where it is so already.
+
+    Raises WriteConflictError where the pool is another one by now, its spec changed, or its deletion began: the status
+    alone may have been written since it was read. A pool that is gone needs no letting go.
+    """
+    try:
+        found = client.get(POOLS, pool.namespace, pool.name)
+        metadata = mapping(found.get("metadata"))
+        if (metadata.get("uid"), metadata.get("generation")) != (pool.uid, pool.generation):
+            raise WriteConflictError(f"InferencePool {pool.key}: it was changed or replaced since it was read")
+        there = tuple(text(name) for name in sequence(metadata.get("finalizers")))
+        others = tuple(name for name in there if name != FINALIZER)
+        wanted = (*others, FINALIZER) if held else others
+        if wanted != there:
+            named = {"uid": pool.uid, "resourceVersion": metadata.get("resourceVersion"), "finalizers": list(wanted)}
+            client.merge(POOLS, pool.namespace, pool.name, {"metadata": named})
+    except NotFound:
+        if held:
+            raise
 
 
 def tell(client: Client, pool: ReadPool, events: Sequence[tuple[str, str, str]], now: datetime, instance: str) -> None:
