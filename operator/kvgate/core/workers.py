@@ -21,7 +21,7 @@ class PodRole(StrEnum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class WorkerPod:
     """One pod of the deployment that has not ended.
 

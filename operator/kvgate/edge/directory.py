@@ -21,7 +21,7 @@ from kvgate.core.world import Pool, World
 from kvgate.edge.errors import EdgeError
 from kvgate.edge.files import Read, objects_of, read_directory
 from kvgate.edge.objects import Objects
-from kvgate.edge.observe import pool_of, target_document, world_of
+from kvgate.edge.observe import ConfigReader, no_worker_asked, pool_of, target_document, world_of
 from kvgate.edge.targets import change_of, difference, recommendation, write_change
 from kvgate.edge.yamlfiles import PARTIAL
 from kvgate.edge.yamlnodes import read_own, written
@@ -42,12 +42,19 @@ class Measurer(Protocol):
 class Directory:
     """The ground of `kvgate reconcile -f` and of the demo. Hold `locked()` around every use."""
 
-    def __init__(self, root: Path, measure: Measurer, observed_rate: RateReader = lambda _: None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        measure: Measurer,
+        observed_rate: RateReader = lambda _: None,
+        worker_config: ConfigReader = no_worker_asked,
+    ) -> None:
         self.root = root
         self.done: list[str] = []
         self.patches: list[str] = []
         self._measure = measure
         self._observed_rate = observed_rate
+        self._worker_config = worker_config
         self._seen = Objects()
 
     @contextmanager
@@ -107,7 +114,8 @@ class Directory:
         if key not in pools:
             raise EdgeError(f"{self.root}: pool {key} is gone")
         pool = pools[key]
-        return pool, replace(world_of(pool, objects), observed_requests_per_second=self._observed_rate(pool))
+        world = world_of(pool, objects, self._worker_config)
+        return pool, replace(world, observed_requests_per_second=self._observed_rate(pool))
 
     def write_status(self, pool: Pool, status: PoolStatus) -> None:
         document = {

@@ -14,6 +14,7 @@ from kvgate.api.objects import FabricReport, GateApproval, InferencePool, read_a
 from kvgate.api.validate import strangers
 from kvgate.api.wire import API_VERSION, Wire
 from kvgate.dynamo.document import shown
+from kvgate.dynamo.metadata import WORKER_METADATA_KIND, WORKER_METADATA_VERSION, WorkerMetadata, read_metadata
 from kvgate.dynamo.words import KIND as TARGET_KIND
 from kvgate.edge.nodes import NodeView, read_node
 from kvgate.edge.yamlfiles import Document
@@ -62,6 +63,8 @@ class Objects:
     targets: Mapping[Key, Source] = field(default_factory=dict)
     config_maps: Mapping[Key, Mapping[str, str]] = field(default_factory=dict)
     nodes: tuple[NodeView, ...] = ()
+    pods: tuple[Mapping[str, Any], ...] = ()
+    metadata: tuple[WorkerMetadata, ...] = ()
     problems: tuple[Problem, ...] = ()
 
 
@@ -98,6 +101,8 @@ class _Found:
         self.targets: dict[Key, Source] = {}
         self.config_maps: dict[Key, Mapping[str, str]] = {}
         self.nodes: list[NodeView] = []
+        self.pods: list[Mapping[str, Any]] = []
+        self.metadata: list[WorkerMetadata] = []
         self.problems: list[Problem] = []
 
     def add(self, source: Source) -> None:
@@ -121,6 +126,8 @@ class _Found:
             self.targets,
             self.config_maps,
             tuple(self.nodes),
+            tuple(self.pods),
+            tuple(self.metadata),
             tuple(self.problems),
         )
 
@@ -147,6 +154,12 @@ class _Found:
         entries = data if isinstance(data, Mapping) else {}
         self.config_maps[key_of(source.body)] = {str(k): v for k, v in entries.items() if isinstance(v, str)}
 
+    def pod(self, source: Source) -> None:
+        self.pods.append(completed(source))
+
+    def worker_metadata(self, source: Source) -> None:
+        self.metadata.append(read_metadata(completed(source)))
+
     def node(self, source: Source) -> None:
         read = read_node(completed(source))
         if isinstance(read, NodeView):
@@ -161,6 +174,8 @@ _READERS = {
     (API_VERSION, "FabricReport"): _Found.report,
     ("v1", "ConfigMap"): _Found.config_map,
     ("v1", "Node"): _Found.node,
+    ("v1", "Pod"): _Found.pod,
+    (WORKER_METADATA_VERSION, WORKER_METADATA_KIND): _Found.worker_metadata,
     (TARGET_KIND,): _Found.target,
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from kvgate.api.objects import InferencePool
@@ -14,17 +14,29 @@ from kvgate.core.evidence import Evidence, NodeIdentity
 from kvgate.core.kvsource import ConfigTexts, kv_size
 from kvgate.core.target import TargetProblem, TargetView
 from kvgate.core.text import listed
+from kvgate.core.workers import WorkerPod
 from kvgate.core.world import Nodes, Pool, World
+from kvgate.dynamo.document import at
+from kvgate.dynamo.pods import pods_of
+from kvgate.dynamo.published import NOT_READ, Published, Unpublished, published
 from kvgate.dynamo.shape import Target, read_target
 from kvgate.dynamo.shape import TargetProblem as UnreadTarget
 from kvgate.dynamo.view import block_tokens, kv_dtype, placement, view
 from kvgate.dynamo.words import Role
 from kvgate.edge.nodes import NodeView, selected
 from kvgate.edge.objects import Objects, Source, completed
+from kvgate.edge.worker_config import NoConfig, WorkerConfig
 from kvgate.probe.reports import BadReport, read_reports
 
 MEASURE_REQUESTED_AT = "kvgate.dev/measure-requested-at"
 LARGEST_CONFIG_BYTES = 1024 * 1024
+
+ConfigReader = Callable[[Published], WorkerConfig | NoConfig]
+
+
+def no_worker_asked(_: Published) -> NoConfig:
+    """Where only files are read, nobody is asked."""
+    return NoConfig(NOT_READ)
 
 
 def pool_of(stored: InferencePool) -> Pool:
@@ -45,17 +57,26 @@ def pool_of(stored: InferencePool) -> Pool:
     )
 
 
-def world_of(pool: Pool, objects: Objects, *, target_needed: bool = True, nodes_needed: bool = True) -> World:
-    """Everything that a turn may look at, read once from these objects."""
+def world_of(
+    pool: Pool,
+    objects: Objects,
+    worker_config: ConfigReader = no_worker_asked,
+    *,
+    target_needed: bool = True,
+    nodes_needed: bool = True,
+) -> World:
+    """Everything that a turn may look at, read once from these objects, and of a worker where the pool asks for it."""
     evidence, bad = read_reports((r for r in objects.reports if r.metadata.namespace == pool.namespace), pool.uid)
     found = target_document(pool, objects)
     read = None if found is None else target_of(found)
     deployed = read if isinstance(read, Target) else None
+    pods, told = _workers(pool, objects, deployed)
     return World(
         target=_target(pool, read, target_needed=target_needed),
-        kv=kv_size(pool.spec.model.kv_cache, _config(pool, objects, deployed)),
+        kv=kv_size(pool.spec.model.kv_cache, _config(pool, objects, deployed, told, worker_config)),
         nodes=_nodes(pool.spec, objects.nodes, () if nodes_needed else evidence, deployed),
         evidence=evidence,
+        pods=pods,
         approvals=_approvals(pool, objects),
         claimed_by=_rival(pool, objects),
         evidence_problem=_spoilt(evidence, bad),
@@ -89,16 +110,37 @@ def _target(pool: Pool, read: Target | UnreadTarget | None, *, target_needed: bo
     return TargetProblem("TargetNotFound", what)
 
 
-def _config(pool: Pool, objects: Objects, deployed: Target | None) -> ConfigTexts:
+def _workers(
+    pool: Pool, objects: Objects, deployed: Target | None
+) -> tuple[tuple[WorkerPod, ...], Published | Unpublished]:
+    """The target's pods, and the model configuration that they agree on."""
+    metadata = tuple(told for told in objects.metadata if told.namespace == pool.namespace)
+    near = (body for body in objects.pods if at(body, "metadata", "namespace") == pool.namespace)
+    pods = pods_of(pool.spec.target_ref.name, near, deployed, metadata)
+    return pods, published(metadata, pods)
+
+
+def _config(
+    pool: Pool, objects: Objects, deployed: Target | None, told: Published | Unpublished, read: ConfigReader
+) -> ConfigTexts:
     asked = pool.spec.model.kv_cache
-    block = None if deployed is None else block_tokens(deployed)
+    block = told.block_tokens if isinstance(told, Published) else None
+    if block is None and deployed is not None:
+        block = block_tokens(deployed)
     if asked.bytes_per_token is not None:
         return ConfigTexts(block_tokens=block)
-    if asked.config_from is None:
-        what = "no running worker's config.json was read; supply spec.model.kvCache.bytesPerToken or configFrom"
-        return ConfigTexts(problem=what)
     dtype = "" if deployed is None else kv_dtype(deployed)
-    return replace(_config_maps(pool, asked.config_from, objects), block_tokens=block, dtype=dtype)
+    found = _of_workers(told, read) if asked.config_from is None else _config_maps(pool, asked.config_from, objects)
+    return replace(found, block_tokens=block, dtype=dtype)
+
+
+def _of_workers(told: Published | Unpublished, read: ConfigReader) -> ConfigTexts:
+    if isinstance(told, Unpublished):
+        return ConfigTexts(problem=told.message)
+    found = read(told)
+    if isinstance(found, NoConfig):
+        return ConfigTexts(problem=found.message)
+    return ConfigTexts(found.text, source=f"worker pod {found.pod}")
 
 
 def _config_maps(pool: Pool, asked: ConfigFrom, objects: Objects) -> ConfigTexts:

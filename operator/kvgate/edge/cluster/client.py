@@ -12,6 +12,7 @@ import urllib3
 from kubernetes import client as kubernetes
 
 from kvgate.api.wire import API_VERSION
+from kvgate.dynamo.metadata import WORKER_METADATA_KIND, WORKER_METADATA_VERSION
 from kvgate.dynamo.words import V1BETA1
 from kvgate.edge.cluster.refusals import Refused, Unavailable, refusal
 from kvgate.edge.connection import CALL_SECONDS
@@ -45,6 +46,7 @@ REPORTS = Resource(API_VERSION, "FabricReport", "fabricreports")
 TARGETS = Resource(V1BETA1, "DynamoGraphDeployment", "dynamographdeployments")
 CONFIG_MAPS = Resource("v1", "ConfigMap", "configmaps")
 PODS = Resource("v1", "Pod", "pods")
+WORKERS = Resource(WORKER_METADATA_VERSION, WORKER_METADATA_KIND, "dynamoworkermetadatas")
 NODES = Resource("v1", "Node", "nodes", namespaced=False)
 JOBS = Resource("batch/v1", "Job", "jobs")
 CORE_EVENTS = Resource("v1", "Event", "events")

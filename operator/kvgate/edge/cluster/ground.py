@@ -27,7 +27,8 @@ from kvgate.edge.cluster.sweeps import ProbePolicy
 from kvgate.edge.cluster.refusals import Unavailable
 from kvgate.edge.cluster.slots import SweepSlots
 from kvgate.edge.errors import EdgeError, MeasureError
-from kvgate.edge.observe import world_of
+from kvgate.edge.observe import ConfigReader, world_of
+from kvgate.edge.worker_config import WorkerConfigs
 
 RateReader = Callable[[Pool], float | None]
 
@@ -43,6 +44,7 @@ class ClusterGround:
         clock: Callable[[], datetime],
         observed_rate: RateReader = lambda _: None,
         instance: str = "kvgate",
+        worker_config: ConfigReader | None = None,
     ) -> None:
         self._client = client
         self._policy = policy
@@ -63,7 +65,7 @@ class ClusterGround:
         pool = read_all(self._client, namespace, name, self._policy().allowed_nodes)
         seen = sweeps.standing(self._client, pool, collected=self._collected(pool))
         world = replace(
-            world_of(pool, pool.objects),
+            world_of(pool, pool.objects, self._worker_config),
             sweep=seen.sweep,
             sweep_jobs=seen.jobs,
             sweep_problem=policy.problem(pool) or self._refusal(pool),

@@ -12,7 +12,20 @@ from kvgate.api.selectors import LabelSelector
 from kvgate.api.wire import GROUP
 from kvgate.core.world import Pool
 from kvgate.dynamo.document import at, mappings, text
-from kvgate.edge.cluster.client import APPROVALS, CONFIG_MAPS, NODES, POOLS, REPORTS, TARGETS, Client, Document, Query
+from kvgate.dynamo.pods import DEPLOYMENT_LABEL
+from kvgate.edge.cluster.client import (
+    APPROVALS,
+    CONFIG_MAPS,
+    NODES,
+    PODS,
+    POOLS,
+    REPORTS,
+    TARGETS,
+    WORKERS,
+    Client,
+    Document,
+    Query,
+)
 from kvgate.edge.cluster.client import Resource as Kind
 from kvgate.edge.cluster.refusals import NotFound
 from kvgate.edge.errors import EdgeError, PoolGoneError
@@ -21,8 +34,11 @@ from kvgate.edge.objects import Objects, Source, completed, sorted_by_kind
 from kvgate.edge.observe import pool_of
 from kvgate.probe.jobs import POOL_UID, Owner
 
+FINALIZER = f"{GROUP}/revert"
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 """Objects of an API server carry their own creation time; this one is never used."""
+
+LONGEST_LABEL = 63
 
 
 @dataclass(frozen=True)
@@ -33,7 +49,6 @@ class ReadPool(Pool):
     objects: Objects = field(default_factory=Objects, repr=False, compare=False)
 
     @property
-FINALIZER = f"{GROUP}/revert"
     def owner(self) -> Owner:
         return Owner(self.name, self.namespace, self.uid)
 
@@ -50,6 +65,8 @@ def read_all(client: Client, namespace: str, name: str, allowed: LabelSelector |
         *client.list(REPORTS, namespace, Query(labels=f"{POOL_UID}={stored.metadata.uid}")),
         *_present(client, TARGETS, namespace, [stored.spec.target_ref.name]),
         *_present(client, CONFIG_MAPS, namespace, _config_maps(stored)),
+        *_pods(client, namespace, stored.spec.target_ref.name),
+        *_worker_metadata(client, namespace),
     )
     nodes = client.list(NODES)
     objects = sorted_by_kind(_source(body) for body in (*_rivals(siblings, stored), *depends, *nodes))
@@ -98,6 +115,21 @@ def _present(client: Client, kind: Kind, namespace: str, names: Iterable[str]) -
         except NotFound:
             continue
     return found
+
+
+def _pods(client: Client, namespace: str, target: str) -> tuple[Document, ...]:
+    """The target's pods. No label holds a longer name, so that such a target has none."""
+    if len(target) > LONGEST_LABEL:
+        return ()
+    return client.list(PODS, namespace, Query(labels=f"{DEPLOYMENT_LABEL}={target}"))
+
+
+def _worker_metadata(client: Client, namespace: str) -> tuple[Document, ...]:
+    """What the namespace's workers publish: nothing where this cluster does not know the kind."""
+    try:
+        return client.list(WORKERS, namespace)
+    except NotFound:
+        return ()
 
 
 def _source(body: Document) -> Source:

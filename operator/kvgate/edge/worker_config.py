@@ -1,0 +1,152 @@
+"""Fetches the config.json that a worker pod serves: from that pod's own address alone, bounded, and by its checksum."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from blake3 import blake3
+from requests.exceptions import RequestException, Timeout, TooManyRedirects
+from urllib3.exceptions import HTTPError
+from urllib3.exceptions import TimeoutError as ReadTimeout
+
+from kvgate.dynamo.document import shown
+from kvgate.dynamo.published import Offer, Published
+from kvgate.edge.bounded_http import BoundedAdapter, TooLargeError, plain_session, within
+
+LONGEST_SECONDS = 5.0
+LARGEST_CONFIG_BYTES = 512 * 1024
+REST_SECONDS = 60.0
+"""How long a worker that gave no configuration is left alone."""
+MOST_KEPT_BYTES, MOST_FAILURES = 16 * 1024 * 1024, 1024
+_CHECKSUM = re.compile(r"blake3:[0-9a-f]{64}")
+_PATH = re.compile(r"/v1/metadata(/[A-Za-z0-9_~:@+=.-]+)+")
+_OWNER = "whoever runs the workers must look, or supply spec.model.kvCache.bytesPerToken"
+
+
+@dataclass(frozen=True)
+class WorkerConfig:
+    """A config.json as a worker served it, and the pod that serves it."""
+
+    text: str
+    pod: str
+
+
+@dataclass(frozen=True)
+class NoConfig:
+    """Why none was read, and who must act."""
+
+    message: str
+
+
+class WorkerConfigs:
+    """Configurations by checksum: each is fetched once for all pools, so that a pool at rest asks nobody.
+
+    One call asks one worker at most; the next call asks the next, and one that failed is left alone for a while.
+    """
+
+    def __init__(self, seconds: float = LONGEST_SECONDS, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = min(seconds, LONGEST_SECONDS)
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._texts: OrderedDict[str, str] = OrderedDict()
+        self._failed: OrderedDict[Offer, tuple[float, NoConfig]] = OrderedDict()
+
+    def __call__(self, asked: Published) -> WorkerConfig | NoConfig:
+        """The configuration that the workers agree on. Returns within 5 s; never raises for what a worker does."""
+        with self._lock:
+            known = self._texts.get(asked.checksum)
+            failed = {offer: self._failed[offer] for offer in asked.offers if offer in self._failed}
+        if known is not None:
+            return WorkerConfig(known, asked.offers[0].pod)
+        now = self._monotonic()
+        offer = next((o for o in asked.offers if o not in failed or failed[o][0] <= now), None)
+        if offer is None:
+            return failed[asked.offers[0]][1]
+        found = self._fetched(offer)
+        self._remember(offer, found)
+        return found
+
+    def _remember(self, offer: Offer, found: WorkerConfig | NoConfig) -> None:
+        with self._lock:
+            if isinstance(found, WorkerConfig):
+                self._texts[offer.served.checksum] = found.text
+                while sum(map(len, self._texts.values())) > MOST_KEPT_BYTES:
+                    self._texts.popitem(last=False)
+            else:
+                self._failed[offer] = (self._monotonic() + REST_SECONDS, found)
+                while len(self._failed) > MOST_FAILURES:
+                    self._failed.popitem(last=False)
+
+    def _fetched(self, offer: Offer) -> WorkerConfig | NoConfig:
+        where = f"the config.json of worker pod {shown(offer.pod)}"
+        try:
+            text = _checked(_get(_url(offer), self._seconds), offer.served.checksum)
+        except _NothingError as problem:
+            return NoConfig(f"{where}: {problem}; {_OWNER}")
+        return WorkerConfig(text, offer.pod)
+
+
+class _NothingError(Exception):
+    """Why a worker gave nothing; the text is fit for a message."""
+
+
+def _url(offer: Offer) -> str:
+    """The URL to ask, put together from what was checked. Whoever may write a card must not choose whom kvgate asks:
+    plain HTTP to the pod's own address alone, and there only what Dynamo serves of its model. Raises _NothingError."""
+    if not _CHECKSUM.fullmatch(offer.served.checksum):
+        raise _NothingError("its card names no BLAKE3 checksum, so it is not asked")
+    try:
+        parts, own = urlsplit(offer.served.url), ipaddress.ip_address(offer.address)
+        port, host = parts.port, ipaddress.ip_address(parts.hostname or "")
+    except ValueError:
+        what = "its card's URL is not http://ADDRESS:PORT/…" if offer.address else "the pod has no address yet"
+        raise _NothingError(what) from None
+    if (parts.scheme, "@" in parts.netloc, parts.query, parts.fragment) != ("http", False, "", "") or not port:
+        raise _NothingError("its card's URL is not http://ADDRESS:PORT/…")
+    if host != own:
+        raise _NothingError(f"its card's URL names another host than the pod's own address {own}, and is not asked")
+    if not _PATH.fullmatch(parts.path) or any(set(step) == {"."} for step in parts.path.split("/")):
+        raise _NothingError("its card's URL lies outside /v1/metadata/, and is not asked")
+    return f"http://{f'[{own}]' if own.version == 6 else own}:{port}{parts.path}"
+
+
+def _checked(body: bytes, checksum: str) -> str:
+    """The text of a body that has the checksum. Raises _NothingError."""
+    if f"blake3:{blake3(body).hexdigest()}" != checksum:
+        raise _NothingError(f"the {len(body)} bytes that it serves do not match the checksum of its card")
+    try:
+        return body.decode("utf-8")
+    except UnicodeDecodeError:
+        raise _NothingError(f"the {len(body)} bytes that it serves are not UTF-8") from None
+
+
+def _get(url: str, seconds: float) -> bytes:
+    """The body of one answer with status 200. Raises _NothingError."""
+    adapter = BoundedAdapter(seconds, LARGEST_CONFIG_BYTES)
+
+    def call() -> bytes:
+        with plain_session() as session:
+            session.mount("http://", adapter)
+            headers = {"Accept-Encoding": "identity"}
+            return session.get(url, headers=headers, timeout=seconds, allow_redirects=False).content
+
+    try:
+        body = within(seconds, call, adapter.cut)
+    except (TimeoutError, Timeout, ReadTimeout):
+        raise _NothingError(f"it did not arrive whole within {seconds:g} s") from None
+    except TooLargeError:
+        raise _NothingError(f"it is larger than the limit of {LARGEST_CONFIG_BYTES} bytes") from None
+    except TooManyRedirects:
+        raise _NothingError("the pod answers with a redirect, which is not followed") from None
+    except (RequestException, HTTPError, OSError, ValueError):
+        raise _NothingError("no connection to the pod, or it broke off") from None
+    if adapter.status != 200:
+        raise _NothingError(f"the pod answers HTTP {adapter.status}")
+    return body
