@@ -150,7 +150,7 @@ def test_what_the_deployment_puts_in_the_way_is_part_of_the_verdict() -> None:
         pytest.param(
             {"kvEvents": "Ignored", "benchmark": {"targetRef": {"name": "staging"}}},
             ["KVEventsIgnored", "BenchmarkNotRun"],
-            id="an A/B asked for, and not run by this version",
+            id="an A/B asked for, and none ended yet",
         ),
     ],
 )

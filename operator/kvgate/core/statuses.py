@@ -17,6 +17,7 @@ from kvgate.api.status import (
     TargetStatus,
 )
 from kvgate.api.words import Outcome
+from kvgate.core.benchmark_status import benchmark_status
 from kvgate.core.conditions import Turn
 from kvgate.core.estimate import Transfer, longest_prompt
 from kvgate.core.evidence import Layer, Path
@@ -143,8 +144,10 @@ def longest_prompt_within_budget(case: Case) -> int | None:
 
 
 def routing(case: Case) -> RoutingStatus | None:
-    rate = case.world.observed_requests_per_second
-    return None if rate is None else RoutingStatus(observed_requests_per_second=f"{rate:.3g}")
+    rate, seen = case.world.observed_requests_per_second, benchmark_status(case)
+    if rate is None:
+        return seen
+    return (seen or RoutingStatus()).model_copy(update={"observed_requests_per_second": f"{rate:.3g}"})
 
 
 def target(turn: Turn) -> TargetStatus | None:

@@ -8,6 +8,7 @@ from kvgate.api.words import Capability, KVEvents, Outcome
 from kvgate.core import evidence_criteria as evidence
 from kvgate.core import split_criteria as split
 from kvgate.core import text
+from kvgate.core.benchmark_criteria import benchmark_won
 from kvgate.core.findings import Concern, Finding, Verdict
 from kvgate.core.judging import Case
 from kvgate.core.target import TargetProblem
@@ -49,17 +50,8 @@ def kv_events_healthy(case: Case) -> Finding:
     return Finding("kvEvents", Outcome.UNKNOWN, "KVEventsNotObserved", what, Concern.EVENTS)
 
 
-def benchmark_won(case: Case) -> Finding:
-    criteria = case.pool.spec.criteria.routing
-    benchmark = criteria.benchmark if criteria else None
-    if benchmark is None or (benchmark.target_ref is None and not benchmark.allow_live):
-        what = "criteria.routing.benchmark names no targetRef, so KV routing was never compared with round-robin"
-        return Finding("benchmark", Outcome.UNKNOWN, "BenchmarkNotConfigured", what, Concern.BENCHMARK)
-    what = "the routing A/B is not run by this version"
-    return Finding("benchmark", Outcome.UNKNOWN, "BenchmarkNotRun", what, Concern.BENCHMARK)
-
-
-ROUTING: tuple[Criterion, ...] = (kv_events_healthy, benchmark_won)
+def routing(case: Case) -> tuple[Finding, ...]:
+    return (kv_events_healthy(case), *benchmark_won(case))
 
 
 def reload_beats_recompute(case: Case) -> Finding:
@@ -99,7 +91,7 @@ def _numbers(case: Case) -> tuple[Finding, ...]:
 
 
 TABLES: Mapping[Capability, Callable[[Case], tuple[Finding, ...]]] = {
-    Capability.ROUTING: lambda case: _each(ROUTING, case),
+    Capability.ROUTING: routing,
     Capability.DISAGGREGATION: disaggregation,
     Capability.KV_STORAGE: lambda case: _each(KV_STORAGE, case),
 }

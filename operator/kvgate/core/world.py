@@ -9,6 +9,7 @@ from functools import cached_property
 
 from kvgate.api.pool import PoolSpec
 from kvgate.api.status import PoolStatus, SweepJob
+from kvgate.core.ab.evidence import BenchmarkEvidence
 from kvgate.core.approvals import GivenApproval
 from kvgate.core.estimate import KVSize
 from kvgate.core.evidence import Evidence, NodeIdentity, Path
@@ -121,6 +122,8 @@ class World:
     sweep_jobs: tuple[SweepJob, ...] = ()
     sweep_problem: str = ""
     evidence_problem: str = ""
-    observed_requests_per_second: float | None = None
+    benchmarks: tuple[BenchmarkEvidence, ...] = ()
+    """Routing A/Bs, newest first."""
+    benchmark_problem: str = ""
     patch_problem: str = ""
     """Why the patch that is meant could not be written when it was last tried."""

@@ -1,0 +1,1 @@
+"""The judgement of a routing A/B: KV against round-robin, on the same arrivals, in paired blocks."""

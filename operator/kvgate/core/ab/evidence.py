@@ -1,0 +1,43 @@
+"""One A/B as evidence: whose it is, when it ended, what it was run on, and all that it recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from kvgate.core.ab.experiment import Experiment
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The pool's target as it was: its uid, the digest of what approvals bind of it, and whether it was split."""
+
+    target_uid: str
+    projection: str
+    split: str
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What is kept beside the numbers for people: nothing of it decides anything."""
+
+    seed: int = 0
+    ran_on: str = ""
+    live: bool = False
+    requests_per_second: float = 0.0
+    live_requests_per_second: float | None = None
+    versions: tuple[str, ...] = ()
+    tokens_per_joule: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class BenchmarkEvidence:
+    """The whole outcome of one routing A/B."""
+
+    run_id: str
+    pool_uid: str
+    measured_at: datetime
+    subject: Subject
+    experiment: Experiment
+    provenance: Provenance = Provenance()
+    report: str = ""
