@@ -27,6 +27,7 @@ from kvgate.core.evidence import (
 from kvgate.core.judging import Case
 from kvgate.core.kvcache import KVLayout, declared_layout
 from kvgate.core.target import FabricClass, Switch, TargetProblem, TargetView, Toggle, ToggleStep
+from kvgate.core.workers import PodRole, WorkerPod
 from kvgate.core.world import KVKnown, KVUnknown, Nodes, Pool, World
 
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
@@ -143,6 +144,12 @@ def uplink(aggregate_bytes_per_second: float, traffic_share: float = 1.0) -> Upl
     return Uplink("spine", aggregate_bytes_per_second, traffic_share)
 
 
+def pods(role: PodRole, *on: str, **fields: object) -> tuple[WorkerPod, ...]:
+    """A Ready pod of this role on each of these nodes; a node that is named twice carries two."""
+    plain = (WorkerPod(f"{role}-{n}", f"uid-{n}", role.value, role, node, ready=True) for n, node in enumerate(on))
+    return tuple(dataclasses.replace(pod, **fields) for pod in plain)  # type: ignore[arg-type]
+
+
 STEPS = (ToggleStep("Frontend", "DYN_ENFORCE_DISAGG", "true"),)
 
 
@@ -168,6 +175,7 @@ def case(
     now: datetime = NOW,
     pool_uid: str = POOL_UID,
     evidence_problem: str = "",
+    workers: tuple[WorkerPod, ...] = (),
 ) -> Case:
     pool = Pool("qwen3", "serving", pool_uid, 1, spec(changes), PoolStatus(), NOW - timedelta(days=1))
     world = World(
@@ -176,5 +184,6 @@ def case(
         nodes=on or nodes(),
         evidence=(measured,) if measured else (),
         evidence_problem=evidence_problem,
+        pods=workers,
     )
     return Case(pool, world, measured, now)

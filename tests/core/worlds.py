@@ -19,6 +19,7 @@ from kvgate.core.findings import Concern, Finding
 from kvgate.core.judging import Case
 from kvgate.core.steps import Decision
 from kvgate.core.target import Switch, TargetProblem, TargetView, Toggle, ToggleStep
+from kvgate.core.workers import WorkerPod
 from kvgate.core.world import KVKnown, KVUnknown, Nodes, Pool, Sweep, Walker, WalkerState, World
 from tests.core import cases
 from tests.invariants import broken
@@ -88,6 +89,7 @@ class Scene:
     target_uid: str = "target-uid"
     kv: KVKnown | KVUnknown = field(default_factory=cases.kv)
     nodes: Nodes = field(default_factory=cases.nodes)
+    workers: tuple[WorkerPod, ...] = ()
     generation: int = 1
     asked: str = ""
     claimed_by: str = ""
@@ -120,6 +122,7 @@ class Scene:
             kv=self.kv,
             nodes=self.nodes,
             evidence=self.evidence,
+            pods=self.workers,
             approvals=self.approvals,
             claimed_by=self.claimed_by,
             patch_problem=self.patch_problem,

@@ -83,6 +83,7 @@ def fabric_measured(turn: Turn) -> Said:
         evidence_criteria.evidence_fresh,
         evidence_criteria.nodes_unchanged,
         evidence_criteria.paths_covered,
+        evidence_criteria.pods_covered,
         evidence_criteria.own_nodes,
     )
     findings = [check(turn.case) for check in checks]

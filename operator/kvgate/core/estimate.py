@@ -52,12 +52,15 @@ class Share:
 
 @dataclass(frozen=True)
 class Demand:
-    """The load that is judged: requests per second over the whole pool, and how unevenly they fall."""
+    """The load that is judged: requests per second over the whole pool, and how unevenly they fall on its workers.
+
+    A side's nodes are those over which its load falls evenly; a fraction where one of them carries more than its share.
+    """
 
     requests_per_second: float
     skew: float
-    prefill_nodes: int
-    decode_nodes: int
+    prefill_nodes: float
+    decode_nodes: float
     uplinks: tuple[Uplink, ...] = ()
 
 

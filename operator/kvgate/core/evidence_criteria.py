@@ -10,6 +10,8 @@ from kvgate.core.judging import Case
 from kvgate.core.rates import PathRates
 from kvgate.core.target import TargetView
 
+POD_NODES = "podNodes"
+"""The criterion on nodes that pods use and sweeps do not: it calls for a person, not for a sweep."""
 TCP = "tcp"
 TCP_LINK_TRUSTED_UP_TO = 4e9 / 8
 """Bytes per second. Real NIXL followed the TCP link to ±0.5 % up to 2.5 Gbit/s and fell 36-46 % short at 10 Gbit/s."""
@@ -86,7 +88,7 @@ def _another(then: NodeIdentity, now: NodeIdentity) -> bool:
 
 def own_nodes(case: Case) -> Finding:
     """A path from a node to itself is a class of its own, whatever the coverage of the others."""
-    shared = tuple(path.source for path in case.world.nodes.paths if path.same_node)
+    shared = tuple(path.source for path in case.paths if path.same_node)
     if shared:
         what = f"prefill and decode may share node {text.listed(shared)}, and this version does not measure such paths"
         return _finding("sameNode", Outcome.INCONCLUSIVE, "Unmeasured", f"{what}: give them nodes of their own")
@@ -96,7 +98,8 @@ def own_nodes(case: Case) -> Finding:
 def paths_covered(case: Case) -> Finding:
     if case.evidence is None:
         return _finding("coverage", Outcome.UNKNOWN, "NotMeasured", _nothing_yet(case))
-    between = [path for path in case.fabric.paths if not path.path.same_node]
+    usable = frozenset(case.world.nodes.paths)
+    between = [path for path in case.fabric.paths if path.path in usable and not path.path.same_node]
     answered = sum(1 for path in between if path.answered)
     limit = case.criteria.min_coverage
     share = answered / len(between) if between else 0.0
@@ -108,6 +111,24 @@ def paths_covered(case: Case) -> Finding:
     if answered and share >= limit.fraction - 1e-9:
         return _finding("coverage", Outcome.PASS, "PathsCovered", what)
     return _gap(silent, what)
+
+
+def pods_covered(case: Case) -> Finding:
+    """Whether worker pods run only where the evidence speaks of: where this pool's sweeps do not go, none will help."""
+    usable = frozenset(case.world.nodes.paths)
+    blank = [p.path for p in case.fabric.paths if not (p.answered or p.path in usable or p.path.same_node)]
+    if case.evidence is None or not blank:
+        return _finding(POD_NODES, Outcome.PASS, "PodsCovered", "no worker pod runs where this pool does not measure")
+    nodes = case.world.nodes
+    away = (
+        {path.source for path in blank} - set(nodes.prefill),
+        {path.destination for path in blank} - set(nodes.decode),
+    )
+    sides = ((side, text.listed(tuple(sorted(names)))) for side, names in zip(("prefill", "decode"), away, strict=True))
+    where = " and ".join(f"{side} pods run on node {names}" for side, names in sides if names)
+    what = f"{where}, which no evidence covers and no sweep of this pool may measure"
+    why = "fabric.prefillNodes and decodeNodes do not match it, or it takes no pods now"
+    return _finding(POD_NODES, Outcome.UNKNOWN, "NodeNotCovered", f"{what}: {why}; the pool's owner must correct it")
 
 
 def _never_planned(evidence: Evidence, silent: list[PathRates]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -10,10 +11,11 @@ from kvgate.api.pool import DisaggregationCriteria, KVStorageCriteria, RoutingCr
 from kvgate.api.status import FabricStatus
 from kvgate.api.words import Capability
 from kvgate.core.estimate import Demand, Load, Share, Transfer, load
-from kvgate.core.evidence import Evidence, Layer, Sample
+from kvgate.core.evidence import Evidence, Layer, Path, Sample
 from kvgate.core.moments import later
 from kvgate.core.rates import Fabric, PathRates, fabric, judged, slowest
 from kvgate.core.target import TargetView
+from kvgate.core.workers import PodRole, path_weights, pods_on_nodes
 from kvgate.core.world import KVKnown, Pool, World
 
 CLOCK_TOLERANCE = timedelta(minutes=1)
@@ -43,10 +45,21 @@ class Case:
         }[capability]
 
     @cached_property
+    def weights(self) -> Mapping[Path, float]:
+        """How many pairs of worker pods use each path; empty while no pair of pods has nodes."""
+        return path_weights(self.world.pods)
+
+    @cached_property
+    def paths(self) -> tuple[Path, ...]:
+        """Those that workers may use, and those that worker pods use beyond them."""
+        return tuple(dict.fromkeys((*self.world.nodes.paths, *self.weights)))
+
+    @cached_property
     def fabric(self) -> Fabric:
-        paths = self.world.nodes.paths
         counts = self.evidence is not None and self.evidence.pool_uid == self.pool.uid
-        return fabric(self.evidence, paths) if self.evidence and counts else Fabric(tuple(map(PathRates, paths)))
+        if self.evidence is None or not counts:
+            return Fabric(tuple(map(PathRates, self.paths)), self.weights)
+        return fabric(self.evidence, self.paths, self.weights)
 
     @cached_property
     def numbers(self) -> tuple[Sample, ...]:
@@ -114,8 +127,20 @@ class Case:
         if not all(uplink.readable for uplink in uplinks):
             return None
         skew = self.pool.spec.workload.skew.number
-        demand = Demand(peak.number, skew, len(nodes.prefill), len(nodes.decode), uplinks)
+        prefill, decode = self._sharing(PodRole.PREFILL), self._sharing(PodRole.DECODE)
+        demand = Demand(peak.number, skew, prefill, decode, uplinks)
         return load(self.transfer, self.shares, demand)
+
+    def _sharing(self, role: PodRole) -> float:
+        """Over how many nodes a side's load falls: its pods over those of its busiest node. While no pod of it has a
+        node: the nodes that it may use, of which it fills no more than it has pods."""
+        placed = pods_on_nodes(self.world.pods, role)
+        if placed:
+            return sum(placed.values()) / max(placed.values())
+        prefill, target = role is PodRole.PREFILL, self.world.target
+        nodes = len(self.world.nodes.prefill if prefill else self.world.nodes.decode)
+        asked = (target.prefill_pods if prefill else target.decode_pods) if isinstance(target, TargetView) else None
+        return min(nodes, asked or nodes)
 
     def has_layer(self, layer: Layer) -> bool:
         return any(sample.layer is layer for sample in self.numbers)

@@ -54,6 +54,10 @@ class Fabric:
 
     paths: tuple[PathRates, ...] = ()
     weights: Mapping[Path, float] = field(default_factory=dict)
+    """Pairs of worker pods per path; empty where none is known, and then every path weighs the same."""
+
+    def weight(self, path: Path) -> float:
+        return self.weights.get(path, 0.0) if self.weights else 1.0
 
     @cached_property
     def measured(self) -> tuple[PathRates, ...]:
@@ -120,8 +124,7 @@ def lower_percentile(weighted: Iterable[tuple[float, float]], percent: float) ->
 
 def judged(seen: Fabric, slowest_percent: float) -> float | None:
     """The throughput that verdicts use, in bytes per second: the lower percentile over measured paths in use."""
-    weights = seen.weights
-    rated = ((path.bytes_per_second or 0.0, weights.get(path.path, 1.0) if weights else 1.0) for path in seen.measured)
+    rated = ((path.bytes_per_second or 0.0, seen.weight(path.path)) for path in seen.measured)
     return lower_percentile(rated, slowest_percent)
 
 

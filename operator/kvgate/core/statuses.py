@@ -71,7 +71,7 @@ def bound_by(case: Case) -> str:
 
 def _layer(case: Case, layer: Layer) -> LayerStatus:
     rates = [(path.path, rate) for path in case.fabric.paths if (rate := path.of(layer)) is not None]
-    values = [(rate, 1.0) for _, rate in rates]
+    values = [(rate, case.fabric.weight(path)) for path, rate in rates]
     tools = sorted({sample.tool for sample in case.numbers if sample.layer is layer})
     return LayerStatus(
         tool=",".join(tools),

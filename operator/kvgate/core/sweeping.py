@@ -7,6 +7,8 @@ from datetime import timedelta
 
 from kvgate.core import text
 from kvgate.core.evidence import Path
+from kvgate.core.evidence_criteria import POD_NODES
+from kvgate.core.findings import Finding
 from kvgate.core.judged import Judged
 from kvgate.core.judging import Case
 from kvgate.core.moments import later
@@ -45,8 +47,13 @@ def _reason(case: Case, judged: tuple[Judged, ...]) -> str:
     interval = case.pool.spec.fabric.schedule.interval
     if age >= interval.delta or case.from_the_future:
         return f"the last sweep is {text.span(age.total_seconds())} old, interval is {interval}"
-    void = next((f.reason for e in judged for f in e.verdict.findings if f.reason in _VOID), "")
+    void = next((f.reason for e in judged for f in e.verdict.findings if _voids(f)), "")
     return f"the last sweep does not count: {void}" if void else ""
+
+
+def _voids(finding: Finding) -> bool:
+    """Whether a new sweep would give what this finding lacks."""
+    return finding.reason in _VOID and finding.criterion != POD_NODES
 
 
 def requested(case: Case) -> bool:

@@ -31,6 +31,7 @@ APART: tuple[Criterion, ...] = (evidence.own_nodes, split.kv_size_known)
 NUMBERS: tuple[Criterion, ...] = (
     evidence.paths_reachable,
     evidence.paths_covered,
+    evidence.pods_covered,
     split.throughput_enough,
     split.within_budget,
     split.load_bearable,
