@@ -1,0 +1,237 @@
+"""Canary requests over HTTP: one streaming request at a time, bounded in bytes and time, and the exams made of them."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from kvgate.core.serving import Exam, ExamResult, Pair, Readiness, Reply
+from kvgate.dynamo.canary import Heard, Question, fits, hear, next_words, questions, request
+from kvgate.dynamo.readiness import read_readiness, readiness_path
+from kvgate.edge.bounded_http import within
+
+PORT = 8000
+"""Where a frontend answers: the Dynamo operator sets it for every frontend pod."""
+READY_SECONDS = 5.0
+LARGEST_BODY_BYTES = 64 * 1024
+LARGEST_LINE_BYTES = 64 * 1024
+MOST_LINES = 4000
+LENGTH_TRIES = 8
+PAIR_TRIES = 4
+MOST_FAILURES = 8
+SETTLE_SECONDS = 0.5
+"""Between a prompt and its repeat: the router learns of cached blocks by an event."""
+CHAT = "/v1/chat/completions"
+
+
+@dataclass(frozen=True)
+class Frontend:
+    """A frontend replica and where it answers, `host` or `host:port`."""
+
+    name: str
+    address: str
+
+    @property
+    def place(self) -> tuple[str, int]:
+        host, colon, port = self.address.rpartition(":")
+        return (host, int(port)) if colon and ":" not in host and port.isdigit() else (self.address, PORT)
+
+
+def readiness(frontend: Frontend, model: str) -> Readiness | str:
+    """What the frontend says of the model, or in a few words why it could not be asked."""
+    connection = _connection(frontend, READY_SECONDS)
+    try:
+        status, body = within(READY_SECONDS, lambda: _got(connection, readiness_path(model)), lambda: _cut(connection))
+    except (OSError, http.client.HTTPException) as error:
+        return f"{readiness_path(model)} on port {frontend.place[1]}: {_word(error)}"
+    read = read_readiness(status, body)
+    return read if read is not None else f"{readiness_path(model)} answered {status} with no readiness in it"
+
+
+def _got(connection: http.client.HTTPConnection, path: str) -> tuple[int, str]:
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    body = answer.read(LARGEST_BODY_BYTES).decode("utf-8", "replace")
+    connection.close()
+    return answer.status, body
+
+
+def _connection(frontend: Frontend, seconds: float) -> http.client.HTTPConnection:
+    host, port = frontend.place
+    return http.client.HTTPConnection(host, port, timeout=seconds)
+
+
+def _cut(connection: http.client.HTTPConnection) -> None:
+    """End what is still sent or received, from another thread."""
+    with suppress(OSError, AttributeError):
+        connection.sock.shutdown(socket.SHUT_RDWR)
+
+
+def _word(error: Exception) -> str:
+    return "Timeout" if isinstance(error, TimeoutError) else type(error).__name__
+
+
+@dataclass(frozen=True)
+class _Told:
+    """A whole answer with the time to its first piece, or the failure in one word."""
+
+    heard: Heard = field(default_factory=Heard)
+    ttft_seconds: float | None = None
+    failure: str = ""
+
+
+def ask(frontend: Frontend, exam: Exam, question: Question, salt: str, words: int) -> Reply:
+    """One request. It may take longer than other calls, `exam.request_seconds`: what is measured is the time to the
+    first token, which must be let run past the budget that it is judged by."""
+    body = json.dumps(request(exam, question, salt, words)).encode()
+    connection = _connection(frontend, exam.request_seconds)
+    try:
+        told = within(exam.request_seconds, lambda: _streamed(connection, body), lambda: _cut(connection))
+    except (OSError, http.client.HTTPException) as error:
+        told = _Told(failure=_word(error))
+    heard = told.heard
+    return Reply(
+        frontend=frontend.name,
+        tokens=question.tokens,
+        seed=question.seed,
+        round=question.round,
+        failure=told.failure,
+        ttft_seconds=told.ttft_seconds,
+        prompt_tokens=heard.prompt_tokens,
+        cached_tokens=heard.cached_tokens,
+        router_hit_rate=heard.router_hit_rate,
+        answer=heard.answer,
+        pair=heard.pair,
+    )
+
+
+def _streamed(connection: http.client.HTTPConnection, body: bytes) -> _Told:
+    began = time.monotonic()
+    connection.request("POST", CHAT, body, {"Content-Type": "application/json", "Accept": "text/event-stream"})
+    answer = connection.getresponse()
+    if answer.status != 200:
+        connection.close()
+        return _Told(failure=f"HTTP{answer.status}")
+    heard, first = Heard(), None
+    for line in _lines(answer):
+        heard = hear(heard, line)
+        if heard.parts and first is None:
+            first = time.monotonic() - began
+        if heard.ended or heard.error:
+            break
+    connection.close()
+    broken = heard.error or ("" if heard.ended and first is not None else "Cut" if not heard.ended else "NoText")
+    return _Told(heard, first, broken)
+
+
+def _lines(answer: http.client.HTTPResponse) -> Iterator[str]:
+    for _ in range(MOST_LINES):
+        line = answer.readline(LARGEST_LINE_BYTES)
+        if not line:
+            return
+        yield line.decode("utf-8", "replace")
+
+
+Asker = Callable[[Frontend, Exam, Question, str, int], Reply]
+
+
+@dataclass
+class Sitting:
+    """One exam while it is sat. `stopped` ends it early; `replies` are those so far, in no order."""
+
+    exam: Exam
+    frontends: Sequence[Frontend]
+    stopped: Callable[[], bool]
+    asks: Asker = ask
+    run: str = field(default_factory=lambda: secrets.token_hex(6))
+    deadline: float = 0.0
+    failures: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    met: set[Pair] = field(default_factory=set)
+
+    def sit(self, clock: Callable[[], datetime]) -> ExamResult:
+        """Ask all of it. Never raises for what a frontend does; what could not be asked is told in `problem`."""
+        self.deadline = time.monotonic() + self.exam.seconds
+        if not self.frontends:
+            return ExamResult(self.exam.id, clock(), problem="no frontend pod has an address")
+        words, refused = self._lengths()
+        if refused:
+            return ExamResult(self.exam.id, clock(), refused, "" if refused[0].failure else _LENGTH)
+        asked = questions(self.exam, self._pairs(words), len(self.frontends))
+        replies = self._all(asked, words)
+        missing = len(asked) - len(replies)
+        problem = f"{missing} of {len(asked)} prompts were not asked in {self.exam.seconds:.0f} s" if missing else ""
+        return ExamResult(self.exam.id, clock(), replies, problem)
+
+    def _lengths(self) -> tuple[dict[int, int], tuple[Reply, ...]]:
+        """Words for each prompt size, by the tokenizer's own count; or the reply that counted nothing."""
+        words: dict[int, int] = {}
+        for tokens, seeds in self.exam.seeds:
+            found = self._length(tokens, seeds[0] if seeds else 0)
+            if isinstance(found, Reply):
+                return {}, (found,)
+            words[tokens] = found
+        return words, ()
+
+    def _length(self, tokens: int, seed: int) -> int | Reply:
+        tried: tuple[tuple[int, int], ...] = ()
+        for attempt in range(LENGTH_TRIES):
+            words = next_words(tokens, tried)
+            question = Question(tokens, seed, attempt % len(self.frontends), attempt)
+            reply = self._ask(question, f"{self.run}-l{tokens}-{attempt}", words)
+            if reply.failure or reply.prompt_tokens is None:
+                return reply
+            if fits(tokens, words, reply.prompt_tokens):
+                return words
+            tried = (*tried, (words, reply.prompt_tokens))
+        return replace(reply, failure="")
+
+    def _pairs(self, words: dict[int, int]) -> tuple[Pair, ...]:
+        """The worker pairs to pin, learned from who answers; none where the exam does not ask for each."""
+        wanted_prefills, wanted_decodes = self.exam.prefills, self.exam.decodes
+        if not wanted_decodes:
+            return ()
+        tokens = min(words)
+        for index in range(PAIR_TRIES * max(wanted_prefills, wanted_decodes)):
+            if len(self._known(1)) >= wanted_decodes and len(self._known(0)) >= wanted_prefills:
+                break
+            self._ask(Question(tokens, index, index % len(self.frontends), 0), f"{self.run}-p{index}", words[tokens])
+        if not wanted_prefills:
+            return tuple((one, one) for one in self._known(1))
+        return tuple((prefill, decode) for prefill in self._known(0) for decode in self._known(1))
+
+    def _known(self, side: int) -> list[int]:
+        """The workers that have answered as prefill (0) or as decode (1)."""
+        return sorted({one for pair in self.met if (one := pair[side]) is not None})
+
+    def _all(self, asked: Sequence[Question], words: dict[int, int]) -> tuple[Reply, ...]:
+        def one(question: Question) -> Reply | None:
+            if question.round and self.exam.concurrency == 1:
+                time.sleep(SETTLE_SECONDS)
+            salt = f"{self.run}-{question.tokens}-{question.salt}"
+            return None if self._over() else self._ask(question, salt, words[question.tokens])
+
+        with ThreadPoolExecutor(self.exam.concurrency, "canary") as pool:
+            return tuple(reply for reply in pool.map(one, asked) if reply is not None)
+
+    def _over(self) -> bool:
+        return self.stopped() or self.failures >= MOST_FAILURES or time.monotonic() > self.deadline
+
+    def _ask(self, question: Question, salt: str, words: int) -> Reply:
+        reply = self.asks(self.frontends[question.frontend % len(self.frontends)], self.exam, question, salt, words)
+        with self.lock:
+            self.failures += bool(reply.failure)
+            self.met.add(reply.pair)
+        return reply
+
+
+_LENGTH = "no prompt of the asked length could be made: usage.prompt_tokens does not follow the text"
