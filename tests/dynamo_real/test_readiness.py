@@ -30,6 +30,7 @@ def test_an_incomplete_namespace_is_an_outage(
     stage.workers(**workers)
     stage.until(lambda: frontend.door.readiness().body.get("namespaces"), "the frontend to find the workers", frontend)
     stage.until(lambda: frontend.door.readiness().missing == missing, f"{missing} to be missing", frontend)
+    stage.until(lambda: frontend.door.chat("hello").status != 404, "the model to be known", frontend)
     answer = frontend.door.chat("hello")
     assert (answer.status, "is not ready to serve requests yet" in answer.error) == (503, True)
     assert (frontend.door.readiness().status, frontend.door.models()) == (503, ())

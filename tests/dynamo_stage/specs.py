@@ -55,8 +55,9 @@ class Frontend:
 class Worker:
     """One mock worker; `generation` is the suffix that the operator derives from the hash of all workers.
 
-    `claims_events`, when set, is what the model card says of KV events, whatever the worker does. `router_mode`, when
-    set, is advertised and wins over the frontend's. `kv_transfer_bytes_per_second` acts on a prefill worker; zero is no
+    `claims_events`, when set, is what the model card says of KV events, whatever the worker does. A `silent` worker has
+    a registered source on whose ZMQ endpoint its engine never speaks; it caches no prefix. `router_mode`, when set, is
+    advertised and wins over the frontend's. `kv_transfer_bytes_per_second` acts on a prefill worker; zero is no
     delay. `replay` is a trace of `tests.dynamo_stage.replay`.
     """
 
@@ -65,6 +66,7 @@ class Worker:
     generation: str = ""
     prefix_caching: bool = True
     claims_events: bool | None = None
+    silent: bool = False
     block_size_tokens: int = model.BLOCK_SIZE_TOKENS
     blocks: int = 4096
     speedup: float = 10.0
@@ -81,7 +83,7 @@ class Worker:
         words = [*self._program(), "--model-path", str(model_directory), "--model-name", model.NAME]
         words += ["--block-size", str(self.block_size_tokens), "--num-gpu-blocks-override", str(self.blocks)]
         words += ["--speedup-ratio", f"{self.speedup:g}", "--disaggregation-mode", self.role]
-        words += [] if self.prefix_caching else ["--no-enable-prefix-caching"]
+        words += [] if self.prefix_caching and not self.silent else ["--no-enable-prefix-caching"]
         words += ["--router-mode", self.router_mode] if self.router_mode else []
         words += self._costs()
         words += ["--response-replay-trace-path", str(self.replay)] if self.replay else []
@@ -89,9 +91,14 @@ class Worker:
         return (*words, *self.arguments)
 
     def _program(self) -> tuple[str, ...]:
-        if self.claims_events is None:
-            return ("-m", "dynamo.mocker")
-        return (str(Path(__file__).with_name("claims.py")),)
+        return (str(Path(__file__).with_name("claims.py")),) if self.claim else ("-m", "dynamo.mocker")
+
+    @property
+    def claim(self) -> str:
+        """The word for `claims.py`; empty for the mocker as it is."""
+        if self.silent:
+            return "silent"
+        return "" if self.claims_events is None else "on" if self.claims_events else "off"
 
     def _costs(self) -> list[str]:
         bandwidth = self.kv_transfer_bytes_per_second
@@ -99,8 +106,9 @@ class Worker:
         words += [] if bandwidth is None else ["--kv-transfer-bandwidth", f"{bandwidth / BYTES_PER_GIGABYTE:g}"]
         return words + ([] if self.startup_seconds is None else ["--startup-time", f"{self.startup_seconds:g}"])
 
-    def variables(self) -> dict[str, str]:
+    def variables(self, zmq_port: int) -> dict[str, str]:
         named = {"DYN_NAMESPACE": self.namespace} if self.namespace else {}
         suffix = {"DYN_NAMESPACE_WORKER_SUFFIX": self.generation} if self.generation else {}
-        claim = {} if self.claims_events is None else {"KVGATE_TEST_CLAIM": "on" if self.claims_events else "off"}
+        heard = f"tcp://127.0.0.1:{zmq_port}"
+        claim = {"KVGATE_TEST_CLAIM": self.claim, "KVGATE_TEST_ENGINE_EVENTS": heard} if self.claim else {}
         return {**named, **suffix, **claim, **self.environment}

@@ -97,8 +97,8 @@ class Stage:
         port = free_ports(2)
         system = {"DYN_SYSTEM_PORT": str(port), "DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS": '["generate"]'}
         command = spec.command(self.model_directory, port + 1)
-        process, log = self._start(name, command, {**system, **spec.variables()})
-        events = f"tcp://{LOOPBACK}:{port + 1}" if spec.zmq_events else ""
+        process, log = self._start(name, command, {**system, **spec.variables(port + 1)})
+        events = f"tcp://{LOOPBACK}:{port + 1}" if spec.zmq_events or spec.silent else ""
         started = RunningWorker(name, process, log, spec, Door(f"http://{LOOPBACK}:{port}"), port, events)
         self.running[name] = started
         if wait:
