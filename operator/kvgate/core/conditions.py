@@ -113,7 +113,9 @@ def kv_events_healthy(turn: Turn) -> Said:
     if routing is None:
         return unknown("NotGated", "criteria.routing is not set, so KV events are not looked at")
     finding = next(f for f in routing.verdict.findings if f.criterion == "kvEvents")
-    return unknown(finding.reason, finding.message)
+    observed = turn.case.events is not None
+    tells = {Outcome.PASS: true, Outcome.FAIL: false} if observed else {}
+    return tells.get(finding.outcome, unknown)(finding.reason, finding.message)
 
 
 def accepted(capability: Capability) -> Callable[[Turn], Said]:

@@ -9,8 +9,9 @@ from functools import cached_property
 
 from kvgate.api.pool import DisaggregationCriteria, KVStorageCriteria, RoutingCriteria
 from kvgate.api.status import FabricStatus
-from kvgate.api.words import Capability
+from kvgate.api.words import Capability, KVEvents
 from kvgate.core.estimate import Demand, Load, Share, Transfer, load
+from kvgate.core.events import EventsJudged, judge_events
 from kvgate.core.evidence import Evidence, Layer, Path, Sample
 from kvgate.core.moments import later
 from kvgate.core.rates import Fabric, PathRates, fabric, judged, slowest
@@ -30,6 +31,14 @@ class Case:
     world: World
     evidence: Evidence | None
     now: datetime
+
+    @cached_property
+    def events(self) -> EventsJudged | None:
+        """What is said of the KV events; None where nobody looked at them, or the pool ignores them."""
+        routing = self.pool.spec.criteria.routing
+        if self.world.events is None or routing is None or routing.kv_events is KVEvents.IGNORED:
+            return None
+        return judge_events(self.world.events)
 
     @property
     def criteria(self) -> DisaggregationCriteria:

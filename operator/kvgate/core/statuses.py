@@ -145,9 +145,10 @@ def longest_prompt_within_budget(case: Case) -> int | None:
 
 def routing(case: Case) -> RoutingStatus | None:
     rate, seen = case.world.observed_requests_per_second, benchmark_status(case)
-    if rate is None:
-        return seen
-    return (seen or RoutingStatus()).model_copy(update={"observed_requests_per_second": f"{rate:.3g}"})
+    more: dict[str, object] = {} if rate is None else {"observed_requests_per_second": f"{rate:.3g}"}
+    if case.events is not None:
+        more["events"] = case.events.status
+    return (seen or RoutingStatus()).model_copy(update=more) if more else seen
 
 
 def target(turn: Turn) -> TargetStatus | None:

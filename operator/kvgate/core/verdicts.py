@@ -47,7 +47,9 @@ def kv_events_healthy(case: Case) -> Finding:
     if criteria is not None and criteria.kv_events is KVEvents.IGNORED:
         what = "kvEvents: Ignored, so the router's own record of its decisions is trusted"
         return Finding("kvEvents", Outcome.PASS, "KVEventsIgnored", what, Concern.EVENTS)
-    what = "KV events are not observed by this version, so KV routing cannot be accepted"
+    if case.events is not None:
+        return case.events.finding
+    what = "nobody looked at the workers' KV events: only the operator does, and not while spec.suspend is true"
     return Finding("kvEvents", Outcome.UNKNOWN, "KVEventsNotObserved", what, Concern.EVENTS)
 
 

@@ -12,6 +12,7 @@ from kvgate.api.status import PoolStatus, SweepJob
 from kvgate.core.ab.evidence import BenchmarkEvidence
 from kvgate.core.approvals import GivenApproval
 from kvgate.core.estimate import KVSize
+from kvgate.core.events_seen import EventsSeen
 from kvgate.core.evidence import Evidence, NodeIdentity, Path
 from kvgate.core.target import TargetProblem, TargetView
 from kvgate.core.workers import WorkerPod
@@ -116,6 +117,8 @@ class World:
     nodes: Nodes
     evidence: tuple[Evidence, ...] = ()
     pods: tuple[WorkerPod, ...] = ()
+    events: EventsSeen | None = None
+    """The workers' KV events; None where nobody looks at them: no routing criteria, or no pods."""
     approvals: tuple[GivenApproval, ...] = ()
     claimed_by: str = ""
     sweep: Sweep | None = None
