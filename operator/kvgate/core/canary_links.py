@@ -47,7 +47,8 @@ def remote_prefill(view: View) -> Look:
 
 
 def cache_hits(view: View) -> Look:
-    """Through every frontend the KV router chose the worker, and more than half of the repeats found their prefix."""
+    """Through every frontend the KV router chose the worker, and more than half of the repeats found at least half of
+    their prompt cached."""
     exam = exams.repeats(view.case, view.memory)
     result = asked(view, exam)
     if isinstance(result, Look):
@@ -70,7 +71,7 @@ def _kv_routed(replies: Iterable[Reply], front: str) -> bool:
 
 def _cold(replies: Iterable[Reply], front: str) -> str:
     repeats = [reply for reply in replies if reply.frontend == front and reply.round > 0]
-    warm = sum(1 for reply in repeats if (reply.cached_tokens or 0) > 0)
+    warm = sum(1 for reply in repeats if 2 * (reply.cached_tokens or 0) >= max(reply.prompt_tokens or 0, 1))
     return "" if warm * 2 > len(repeats) else f"{warm} of {len(repeats)} repeats were cached behind frontend {front}"
 
 

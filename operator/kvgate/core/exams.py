@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from kvgate.api.status import PromptBefore, Verification
 from kvgate.api.words import Capability
 from kvgate.core.judging import Case
-from kvgate.core.serving import Exam, ExamKind, ExamResult, ServingSeen, WorkerType
+from kvgate.core.serving import Exam, ExamKind, ExamResult, Pair, ServingSeen, WorkerType
 
 NEEDLES = 20
 """Prompts per size whose answers are compared: one of them may differ, for 19 of 20 are 95 %."""
@@ -55,14 +55,14 @@ def _each(case: Case, count: int, *parts: object) -> tuple[tuple[int, tuple[int,
 
 def before_ttft(case: Case, capability: Capability, plan_hash: str) -> Exam:
     name = numbered(case.pool.uid, capability, plan_hash, "before", "ttft")
-    return _ttft(case, name, workers(case.world.serving, WorkerType.AGGREGATED))
+    return _ttft(case, name, workers(case.world.serving, WorkerType.AGGREGATED), pairs=_alone(case))
 
 
 def after_ttft(case: Case, memory: Verification) -> Exam:
-    return _ttft(case, _name(case, memory, "ttft"), *_pool(case))
+    return _ttft(case, _name(case, memory, "ttft"), *_pool(case), pairs=_named_pairs(case))
 
 
-def _ttft(case: Case, name: str, decodes: int, prefills: int = 0) -> Exam:
+def _ttft(case: Case, name: str, decodes: int, prefills: int = 0, *, pairs: tuple[Pair, ...]) -> Exam:
     """One at a time, so that the prompts do not queue behind one another."""
     return Exam(
         name,
@@ -71,6 +71,7 @@ def _ttft(case: Case, name: str, decodes: int, prefills: int = 0) -> Exam:
         _each(case, TTFT_PROMPTS, name),
         prefills=prefills,
         decodes=decodes,
+        pairs=pairs,
         warm_up=WARM_UP,
         request_seconds=LONGEST_REQUEST_SECONDS,
         seconds=1800.0,
@@ -101,6 +102,7 @@ def after_answers(case: Case, memory: Verification) -> Exam:
         tuple((before.prompt_tokens, tuple(a.seed for a in before.agreed)) for before in memory.before),
         prefills=prefills,
         decodes=decodes,
+        pairs=_named_pairs(case),
         concurrency=4,
         request_seconds=LONGEST_REQUEST_SECONDS,
         seconds=1800.0,
@@ -167,6 +169,22 @@ def _pool(case: Case) -> tuple[int, int]:
     decodes = workers(case.world.serving, WorkerType.DECODE)
     prefills = workers(case.world.serving, WorkerType.PREFILL)
     return (decodes, prefills) if decodes * prefills <= MOST_PAIRS else (0, 0)
+
+
+def _alone(case: Case) -> tuple[Pair, ...]:
+    return tuple((one, one) for one in _instances(case, WorkerType.AGGREGATED)[:MOST_PAIRS])
+
+
+def _named_pairs(case: Case) -> tuple[Pair, ...]:
+    """The pairs by the ids that the workers publish; none where they publish none, or are too many."""
+    prefills, decodes = (_instances(case, kind) for kind in (WorkerType.PREFILL, WorkerType.DECODE))
+    pairs = tuple((prefill, decode) for prefill in prefills for decode in decodes)
+    return pairs if len(pairs) <= MOST_PAIRS else ()
+
+
+def _instances(case: Case, kind: WorkerType) -> tuple[int, ...]:
+    pods = (pod for pod in case.world.pods if pod.serves_as == kind and pod.ready and not pod.leaving)
+    return tuple(sorted(pod.instance for pod in pods if pod.instance is not None))
 
 
 def due(serving: ServingSeen, exam: Exam, now: datetime, rest: timedelta = RETRY) -> bool:

@@ -100,13 +100,18 @@ class ExamKind(StrEnum):
     TTFT = "TTFT"
 
 
+Pair = tuple[int | None, int | None]
+"""Dynamo's ids of the prefill and the decode worker of one request; equal where one worker did both."""
+
+
 @dataclass(frozen=True)
 class Exam:
     """A set of prompts to put to the deployment, in the background; `id` names it, whoever asks again.
 
-    Each prompt size has its needles by seed, and each is asked in `rounds` rounds, for every worker pair where
-    `prefills` and `decodes` say how many there are (0: workers that do both). `warm_up` answers of each pair are asked
-    for beyond the seeds. `window` replies of earlier runs count on. No request may take longer than `request_seconds`.
+    Each prompt size has its needles by seed, and each is asked in `rounds` rounds; of every one of `pairs`, or of those
+    that can be met where `prefills` and `decodes` only say how many workers there are (0 prefills: workers that do
+    both). `warm_up` answers of each pair are asked for beyond the seeds. `window` replies of earlier runs count on. No
+    request may take longer than `request_seconds`.
     """
 
     id: str
@@ -116,16 +121,13 @@ class Exam:
     rounds: int = 1
     prefills: int = 0
     decodes: int = 0
+    pairs: tuple[Pair, ...] = ()
     warm_up: int = 0
     concurrency: int = 1
     window: int = 0
     request_seconds: float = 30.0
     seconds: float = 900.0
     """The longest that all of it may take."""
-
-
-Pair = tuple[int | None, int | None]
-"""Dynamo's ids of the prefill and the decode worker of one request; equal where one worker did both."""
 
 
 @dataclass(frozen=True)

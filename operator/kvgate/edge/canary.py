@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import json
 import secrets
@@ -187,7 +188,7 @@ class Sitting:
         for attempt in range(LENGTH_TRIES):
             words = next_words(tokens, tried)
             question = Question(tokens, seed, attempt % len(self.frontends), attempt)
-            reply = self._ask(question, f"{self.run}-l{tokens}-{attempt}", words)
+            reply = self._ask(question, f"length/{attempt}", words)
             if reply.failure or reply.prompt_tokens is None:
                 return reply
             if fits(tokens, words, reply.prompt_tokens):
@@ -196,18 +197,24 @@ class Sitting:
         return replace(reply, failure="")
 
     def _pairs(self, words: dict[int, int]) -> tuple[Pair, ...]:
-        """The worker pairs to pin, learned from who answers; none where the exam does not ask for each."""
-        wanted_prefills, wanted_decodes = self.exam.prefills, self.exam.decodes
-        if not wanted_decodes:
-            return ()
-        tokens = min(words)
-        for index in range(PAIR_TRIES * max(wanted_prefills, wanted_decodes)):
-            if len(self._known(1)) >= wanted_decodes and len(self._known(0)) >= wanted_prefills:
-                break
-            self._ask(Question(tokens, index, index % len(self.frontends), 0), f"{self.run}-p{index}", words[tokens])
-        if not wanted_prefills:
+        """The worker pairs to pin: those that the exam names, else those of the workers that answer."""
+        prefills, decodes = self.exam.prefills, self.exam.decodes
+        if self.exam.pairs or not decodes:
+            return self.exam.pairs
+        tokens, together = min(words), max(prefills, decodes)
+        with ThreadPoolExecutor(together, "canary") as pool:
+            for attempt in range(PAIR_TRIES):
+                if len(self._known(1)) >= decodes and len(self._known(0)) >= prefills:
+                    break
+                tries = range(attempt * together, (attempt + 1) * together)
+                list(pool.map(lambda index: self._meet(tokens, index, words[tokens]), tries))
+        if not prefills:
             return tuple((one, one) for one in self._known(1))
         return tuple((prefill, decode) for prefill in self._known(0) for decode in self._known(1))
+
+    def _meet(self, tokens: int, index: int, words: int) -> Reply:
+        """Asked together, so that a router by load spreads them."""
+        return self._ask(Question(tokens, index, index % len(self.frontends), 0), f"meet/{index}", words)
 
     def _known(self, side: int) -> list[int]:
         """The workers that have answered as prefill (0) or as decode (1)."""
@@ -217,8 +224,7 @@ class Sitting:
         def one(question: Question) -> Reply | None:
             if question.round and self.exam.concurrency == 1:
                 time.sleep(SETTLE_SECONDS)
-            salt = f"{self.run}-{question.tokens}-{question.salt}"
-            return None if self._over() else self._ask(question, salt, words[question.tokens])
+            return None if self._over() else self._ask(question, question.salt, words[question.tokens])
 
         with ThreadPoolExecutor(self.exam.concurrency, "canary") as pool:
             return tuple(reply for reply in pool.map(one, asked) if reply is not None)
@@ -226,8 +232,10 @@ class Sitting:
     def _over(self) -> bool:
         return self.stopped() or self.failures >= MOST_FAILURES or time.monotonic() > self.deadline
 
-    def _ask(self, question: Question, salt: str, words: int) -> Reply:
-        reply = self.asks(self.frontends[question.frontend % len(self.frontends)], self.exam, question, salt, words)
+    def _ask(self, question: Question, salt: object, words: int) -> Reply:
+        """The salt differs from its first letter on: what prompts share is a cache's first block."""
+        mixed = hashlib.sha256(f"{self.run}/{question.tokens}/{salt}".encode()).hexdigest()[:16]
+        reply = self.asks(self.frontends[question.frontend % len(self.frontends)], self.exam, question, mixed, words)
         with self.lock:
             self.failures += bool(reply.failure)
             self.met.add(reply.pair)
