@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from kvgate.api.status import BaselineEntry, PoolStatus
@@ -11,6 +13,7 @@ from kvgate.core.target import ToggleStep
 from kvgate.dynamo.owners import read_owners
 from kvgate.edge.cluster import writing
 from kvgate.edge.cluster.client import TARGETS
+from kvgate.edge.cluster.reading import FINALIZER
 from kvgate.edge.errors import EdgeError, WriteConflictError
 from tests.edge.cluster.yard import Yard
 
@@ -275,6 +278,21 @@ def test_an_entry_that_was_absent_before_is_released_and_gone(yard: Yard) -> Non
     assert holders(yard, ROUTER_ENV) == set()
 
 
+@pytest.mark.parametrize("how", [("--server-side", "--field-manager=team"), ()], ids=["server-side", "client-side"])
+def test_releasing_the_only_entry_leaves_no_empty_list_behind(yard: Yard, how: tuple[str, ...]) -> None:
+    document = yard.manifest()
+    for part in document["spec"]["components"]:
+        part["podTemplate"]["spec"]["containers"][0].pop("env")
+    yard.kubectl("delete", "dgd.v1beta1.nvidia.com", "qwen3")
+    yard.kubectl("apply", *how, "-f", "-", document=document)
+    before = yard.deployment()["spec"]
+    carry_out(yard, SPLIT)
+    absent = (entry(DECODE, SPLIT_ENV, "", present=False), entry(PREFILL, SPLIT_ENV, "", present=False))
+    carry_out(yard, revert(Capability.DISAGGREGATION, *absent))
+
+    assert yard.deployment()["spec"] == before
+
+
 def test_a_released_entry_stays_where_somebody_else_owns_it_too(yard: Yard) -> None:
     start_over(yard, without=ROUTER_ENV)
     carry_out(yard, ROUTING)
@@ -389,16 +407,37 @@ def test_events_are_told_about_the_pool(yard: Yard) -> None:
 
 
 def test_our_finalizer_comes_and_goes_beside_others(yard: Yard) -> None:
-    name = "kvgate.dev/revert"
-    yard.kubectl("patch", "kvpool", "qwen3", "--type=merge", "-p", '{"metadata":{"finalizers":["team.example/x"]}}')
-    writing.set_finalizer(yard.client, yard.observe()[0], name, held=True)
-    assert yard.get("kvpool", "qwen3")["metadata"]["finalizers"] == ["team.example/x", name]
+    theirs = "team.example/x"
+    yard.kubectl("patch", "kvpool", "qwen3", "--type=merge", "-p", json.dumps({"metadata": {"finalizers": [theirs]}}))
+    writing.set_finalizer(yard.client, yard.observe()[0], held=True)
+    held = yard.get("kvpool", "qwen3")["metadata"]
+    assert held["finalizers"] == [theirs, FINALIZER]
 
-    stale = yard.observe()[0]
-    writing.set_finalizer(yard.client, stale, name, held=True)
-    yard.kubectl("annotate", "kvpool", "qwen3", "a=b")
-    with pytest.raises(WriteConflictError):
-        writing.set_finalizer(yard.client, stale, name, held=False)
-    writing.set_finalizer(yard.client, yard.observe()[0], name, held=False)
-    assert yard.get("kvpool", "qwen3")["metadata"]["finalizers"] == ["team.example/x"]
+    seen = yard.observe()[0]
+    assert seen.finalizer is True
+    writing.set_finalizer(yard.client, seen, held=True)
+    assert yard.get("kvpool", "qwen3")["metadata"]["resourceVersion"] == held["resourceVersion"]
+    yard.ground.write_status(seen, MEASURING)
+    writing.set_finalizer(yard.client, seen, held=False)
+    assert yard.get("kvpool", "qwen3")["metadata"]["finalizers"] == [theirs]
+    assert yard.observe()[0].finalizer is False
     yard.kubectl("patch", "kvpool", "qwen3", "--type=merge", "-p", '{"metadata":{"finalizers":[]}}')
+
+
+def test_the_finalizer_is_not_touched_where_the_spec_changed_since_it_was_read(yard: Yard) -> None:
+    seen = yard.observe()[0]
+    yard.kubectl("patch", "kvpool", "qwen3", "--type=merge", "-p", '{"spec":{"suspend":true}}')
+    for held in (True, False):
+        with pytest.raises(WriteConflictError):
+            writing.set_finalizer(yard.client, seen, held=held)
+
+
+def test_no_finalizer_is_set_on_another_pool_of_the_same_name_or_on_one_that_is_gone(yard: Yard) -> None:
+    seen = yard.observe()[0]
+    yard.kubectl("delete", "kvpool", "qwen3")
+    writing.set_finalizer(yard.client, seen, held=False)
+    with pytest.raises(EdgeError):
+        writing.set_finalizer(yard.client, seen, held=True)
+    yard.pool()
+    with pytest.raises(WriteConflictError):
+        writing.set_finalizer(yard.client, seen, held=True)
