@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from kvgate.core.events_seen import Declares
 from kvgate.dynamo.component import Component
+from kvgate.dynamo.publishing import declared
 from kvgate.dynamo.shape import ProblemReason, TargetProblem, read_target
 from kvgate.dynamo.words import (
     Engine,
-    EventsConfig,
     FabricClass,
     GitOps,
     Provider,
@@ -109,7 +110,7 @@ def test_v1alpha1_services_with_the_router_by_env_and_roles_by_old_flags() -> No
     }
     assert target.model == "m/x"
     assert [part.engine.engine for part in target.workers] == [Engine.VLLM, Engine.VLLM]
-    assert [part.engine.events for part in target.workers] == [EventsConfig.ABSENT, EventsConfig.ABSENT]
+    assert [declared(part).says for part in target.workers] == [Declares.UNKNOWN, Declares.UNKNOWN]
     assert [part.gpus for part in target.workers] == [2, 2]
 
 
@@ -190,7 +191,7 @@ def test_the_router_in_an_args_list_of_an_old_deployment_with_empty_names() -> N
     decode = only(document, "dec")
     assert decode.role is Role.DECODE
     assert decode.gpus == 16
-    assert decode.engine.events is EventsConfig.ON
+    assert declared(decode).says is Declares.ON
     assert decode.engine.block_tokens == 64
 
 
@@ -213,7 +214,7 @@ def test_the_oldest_style_has_its_frontend_by_module() -> None:
     target = target_of(document)
     assert [part.name for part in target.frontends] == ["Frontend"]
     assert [part.engine.engine for part in target.workers] == [Engine.TRTLLM, Engine.TRTLLM]
-    assert [part.engine.events for part in target.workers] == [EventsConfig.OFF, EventsConfig.OFF]
+    assert [declared(part).says for part in target.workers] == [Declares.OFF, Declares.OFF]
     assert [part.gpus for part in target.workers] == [2, 1]
 
 
@@ -361,25 +362,6 @@ def test_probe_pods_learn_which_resources_to_ask_for() -> None:
     assert [(held.name, held.quantity) for held in part.fabric_resources] == [("rdma/ib", "8")]
 
 
-@pytest.mark.parametrize(
-    ("args", "events"),
-    [
-        pytest.param(['{"enable_kv_cache_events":true,"publisher":"zmq"}'], EventsConfig.ON, id="on"),
-        pytest.param(['{"enable_kv_cache_events":false}'], EventsConfig.OFF, id="off"),
-        pytest.param(['{"publisher":"zmq"}'], EventsConfig.OFF, id="vLLM's own default is off"),
-        pytest.param(
-            ['{"enable_kv_cache_events":true,"publisher":"null"}'], EventsConfig.OFF, id="published to nobody"
-        ),
-        pytest.param(["not json"], EventsConfig.UNREADABLE, id="not JSON"),
-        pytest.param(["[" * 9000], EventsConfig.UNREADABLE, id="JSON too deep to read"),
-        pytest.param(["{}", "--no-enable-prefix-caching"], EventsConfig.OFF, id="no prefix cache, no events"),
-    ],
-)
-def test_what_the_events_config_says(args: list[str], events: EventsConfig) -> None:
-    part = only(beta(component("w", "worker", main(command=VLLM, args=["--kv-events-config", *args]))), "w")
-    assert part.engine.events is events
-
-
 def test_engine_settings_are_read_from_the_flags_of_each_engine() -> None:
     transfer = '{"kv_connector":"NixlConnector","kv_connector_extra_config":{"backends":["LIBFABRIC"]}}'
     args = ["--model", "m", "--block-size", "32", "-tp", "2", "--max-model-len=8192", "--kv-transfer-config", transfer]
@@ -454,5 +436,5 @@ def test_the_sample_reads_as_what_it_says() -> None:
     assert [part.runtime for part in target.components] == [(1, 6, 1)] * 3
     assert [part.migration_limit for part in target.frontends] == [3]
     assert [part.engine.kv_transfer for part in target.workers] == [True, True]
-    assert [part.engine.events for part in target.workers] == [EventsConfig.ON, EventsConfig.ON]
+    assert [declared(part).says for part in target.workers] == [Declares.ON, Declares.ON]
     assert TRANSFER in (target.workers[0].container.args if target.workers[0].container else ())

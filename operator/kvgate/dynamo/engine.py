@@ -1,4 +1,4 @@
-"""What one worker's flags and environment say: engine, model, block size, parallelism, KV transfer and events."""
+"""What one worker's flags and environment say: engine, model, block size, parallelism and KV transfer."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ from dataclasses import dataclass
 
 from kvgate.dynamo.argv import CommandLine
 from kvgate.dynamo.document import at, parsed_json, sequence, text, whole
-from kvgate.dynamo.words import Engine, EventsConfig
+from kvgate.dynamo.words import Engine
 
 _ENGINE_OF_MODULE = {f"dynamo.{engine}": engine for engine in Engine if engine is not Engine.UNKNOWN}
 _MODEL_FLAGS = ("--model", "--model-path")
 _BLOCK_FLAGS = ("--block-size", "--page-size", "--kv-block-size")
 _TENSOR_FLAGS = ("--tensor-parallel-size", "--tp-size", "--tp", "-tp")
 _LENGTH_FLAGS = ("--max-model-len", "--context-length", "--max-seq-len")
-_TRTLLM_EVENT_FLAGS = ("--publish-kv-events", "--publish-events-and-metrics")
 _TRANSFER_FLAG = "--kv-transfer-config"
-_EVENTS_FLAG = "--kv-events-config"
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,6 @@ class EngineSettings:
     kv_transfer: bool
     kv_connector: str
     kv_backends: tuple[str, ...]
-    events: EventsConfig
 
 
 def read_engine(line: CommandLine, framework: str) -> EngineSettings:
@@ -50,7 +47,6 @@ def read_engine(line: CommandLine, framework: str) -> EngineSettings:
         kv_transfer=bool(connector) or (engine is Engine.SGLANG and line.has("--disaggregation-transfer-backend")),
         kv_connector=connector or line.value("--disaggregation-transfer-backend"),
         kv_backends=backends,
-        events=events_config(engine, line),
     )
 
 
@@ -59,27 +55,6 @@ def engine_of(module: str, framework: str) -> Engine:
     if named is not None:
         return named
     return Engine(framework) if not module and framework in tuple(Engine) else Engine.UNKNOWN
-
-
-def events_config(engine: Engine, line: CommandLine) -> EventsConfig:
-    if line.has("--no-enable-prefix-caching"):
-        return EventsConfig.OFF
-    if engine is Engine.TRTLLM:
-        return EventsConfig.ON if line.has(*_TRTLLM_EVENT_FLAGS) else EventsConfig.OFF
-    if engine is Engine.MOCKER:
-        return EventsConfig.ON
-    flag = line.flag(_EVENTS_FLAG)
-    return EventsConfig.ABSENT if flag is None else _events_of(engine, flag.value)
-
-
-def _events_of(engine: Engine, written: str) -> EventsConfig:
-    config = parsed_json(written)
-    if config is None:
-        return EventsConfig.UNREADABLE
-    if config.get("publisher") == "null":
-        return EventsConfig.OFF
-    enabled = config.get("enable_kv_cache_events", engine is Engine.SGLANG and "publisher" in config)
-    return EventsConfig.ON if enabled is True else EventsConfig.OFF
 
 
 def _transfer(line: CommandLine) -> tuple[str, tuple[str, ...]]:

@@ -61,7 +61,7 @@ def role_flags(line: CommandLine) -> tuple[str, ...]:
 def frontend_mode(line: CommandLine, env: tuple[EnvEntry, ...]) -> tuple[RouterMode, Source]:
     """How a frontend routes by its own settings; a worker's advertisement is not seen here."""
     mode, source = _stated_mode(line, env)
-    if mode is RouterMode.KV and _approximate(line, env):
+    if mode is RouterMode.KV and ignores_events(line, env):
         return RouterMode.KV_APPROXIMATE, source
     return mode, source
 
@@ -137,7 +137,8 @@ def _mode(written: str) -> RouterMode:
     return RouterMode(written) if written in tuple(RouterMode) and written not in stated else RouterMode.UNKNOWN
 
 
-def _approximate(line: CommandLine, env: tuple[EnvEntry, ...]) -> bool:
+def ignores_events(line: CommandLine, env: tuple[EnvEntry, ...]) -> bool:
+    """Whether a frontend is told to route by its own record and not by KV events."""
     if line.has("--router-kv-events", "--kv-events", *_APPROXIMATE_FLAGS):
         return _last_of(line) in _APPROXIMATE_FLAGS
     entries = (_entry(env, name) for name in _APPROXIMATE_ENVS)

@@ -64,15 +64,6 @@ class RouterMode(StrEnum):
     UNKNOWN = "unknown"
 
 
-class EventsConfig(StrEnum):
-    """What the spec says of KV events; whether they flow is for the running worker to show."""
-
-    ON = "on"
-    OFF = "off"
-    ABSENT = "absent"
-    UNREADABLE = "unreadable"
-
-
 class FabricClass(StrEnum):
     IB = "ib"
     EFA = "efa"
