@@ -3,7 +3,19 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tests.api.documents import ABSENT, DIGEST, HASH, Document, approval, full_pool, index, pool, shard
+from tests.api.documents import (
+    ABSENT,
+    DIGEST,
+    HASH,
+    Document,
+    approval,
+    benchmark,
+    benchmark_shard,
+    full_pool,
+    index,
+    pool,
+    shard,
+)
 
 
 @dataclass(frozen=True)
@@ -322,6 +334,7 @@ REFUSED: tuple[Refused, ...] = (
     ),
     Refused("a report is not edited", shard(data="H4sJ"), "spec", "a report is immutable", old=shard()),
     Refused("an index is not edited", index(measured=1), "spec", "a report is immutable", old=index()),
+    Refused("an A/B is not edited", benchmark(seed=8), "spec", "a report is immutable", old=benchmark()),
     # approvals
     Refused(
         "an approval names a capability", approval(capability="Split"), "spec.capability", '"Routing", "Disaggregation"'
@@ -357,6 +370,9 @@ REFUSED: tuple[Refused, ...] = (
     Refused("a report is not nothing", shard(data=ABSENT), "spec", "is either a shard"),
     Refused("a shard has a digest", shard(sha256=ABSENT), "spec", "a shard needs index, encoding and sha256"),
     Refused("a shard has an index", shard(index=ABSENT), "spec", "a shard needs index, encoding and sha256"),
+    Refused("a shard of an A/B has a digest", benchmark_shard(sha256=ABSENT), "spec", "a shard needs index, encoding"),
+    Refused("an A/B is a shard or an index", benchmark(shards=ABSENT), "spec", "is either a shard"),
+    Refused("a gain is a number", benchmark(improvementPercent="much"), "spec.improvementPercent", "should match"),
     Refused("a digest is one", shard(sha256="0b"), "spec.sha256", "should match"),
     Refused(
         "a shard holds at most 900,000 characters",
@@ -371,6 +387,8 @@ ACCEPTED: tuple[Accepted, ...] = (
     Accepted("a pool that says every field", full_pool()),
     Accepted("a shard", shard()),
     Accepted("an index", index()),
+    Accepted("an A/B", benchmark()),
+    Accepted("a shard of an A/B", benchmark_shard()),
     Accepted("an approval", approval()),
     Accepted("an approval without the optional fields", approval(reason=ABSENT, evidence=ABSENT, attestations=ABSENT)),
     Accepted("a shard of 900,000 characters", shard(data="x" * 900_000)),

@@ -52,6 +52,46 @@ def index(**changes: Any) -> Document:
     return _object("FabricReport", spec, changes)
 
 
+def benchmark(**changes: Any) -> Document:
+    """The index of an A/B, with every field."""
+    arm = {
+        "requests": 832,
+        "meanMilliseconds": 142,
+        "p50Milliseconds": 140,
+        "p90Milliseconds": 200,
+        "p99Milliseconds": 260,
+        "interTokenMilliseconds": "9.5",
+        "cachedTokenRatio": "0.896",
+        "errors": [{"fault": "Timeout", "requests": 1}],
+        "workers": [{"worker": "12209161835820804734", "requests": 415}],
+        "tokensPerJoule": "3.5",
+    }
+    spec = {
+        "runID": "ab1",
+        "poolRef": {"name": "qwen3", "uid": POOL_UID},
+        "shards": [{"name": "qwen3-ab1-0", "sha256": DIGEST}],
+        "measuredAt": "2026-11-30T08:00:00Z",
+        "workload": "Trace",
+        "blocks": 8,
+        "improvementPercent": "-3.5",
+        "aborted": "a worker left",
+        "arms": [{"arm": "RoundRobin", **arm}, {"arm": "KV", **arm}],
+        "families": [
+            {"family": 3, "requests": 40, "cachedTokenRatio": "0.9", "cachedTokenRatioRoundRobin": "0.45"},
+        ],
+        "seed": 7,
+        "ranOn": "qwen3-staging",
+        "requestsPerSecond": "4",
+        "liveRequestsPerSecond": "1.5",
+        "versions": ["vllm-runtime:1.6.1"],
+    }
+    return _object("BenchmarkReport", spec, changes)
+
+
+def benchmark_shard(**changes: Any) -> Document:
+    return shard(**changes) | {"kind": "BenchmarkReport"}
+
+
 def approval(**changes: Any) -> Document:
     spec = {
         "poolRef": {"name": "qwen3", "uid": POOL_UID},

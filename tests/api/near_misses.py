@@ -6,9 +6,20 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.api.documents import DIGEST, HASH, Document, approval, full_pool, index, pool, shard
+from tests.api.documents import (
+    DIGEST,
+    HASH,
+    Document,
+    approval,
+    benchmark,
+    benchmark_shard,
+    full_pool,
+    index,
+    pool,
+    shard,
+)
 
-GOOD = (pool(), full_pool(), shard(), index(), approval())
+GOOD = (pool(), full_pool(), shard(), index(), benchmark(), benchmark_shard(), approval())
 FIELDS = ("foo", "Mode", "targetPorts", "selector", "name", "tokens", "share", "values", "minThroughput")
 NUMBERS: tuple[Any, ...] = (0, 1, -1, 4.0, 0.5, 1e300, 2**53, 2.0**53, 2**63 - 1, 2**63, 10**30, True, False, None)
 TEXTS = (

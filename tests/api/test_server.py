@@ -7,10 +7,10 @@ import pytest
 import yaml
 from hypothesis import given, settings
 
-from kvgate.api.objects import InferencePool, read_approval, read_pool, read_report
+from kvgate.api.objects import InferencePool, read_approval, read_benchmark, read_pool, read_report
 from kvgate.api.validate import faults, validate
 from tests.api.cases import ACCEPTED, REFUSED, Accepted, Refused
-from tests.api.documents import Document, approval, full_pool, index, pool, shard
+from tests.api.documents import Document, approval, benchmark, full_pool, index, pool, shard
 from tests.api.near_misses import near_misses
 from tests.api.server import Server
 from tests.cluster.access import Access
@@ -66,6 +66,7 @@ def test_the_server_and_lint_agree_on_documents_that_are_nearly_right(server: Se
         pytest.param(full_pool(), id="a pool that says every field"),
         pytest.param(shard(), id="a shard"),
         pytest.param(index(), id="an index"),
+        pytest.param(benchmark(), id="an A/B"),
         pytest.param(approval(), id="an approval"),
     ],
 )
@@ -76,9 +77,12 @@ def test_defaults_of_the_server_are_those_of_the_models(server: Server, document
         assert isinstance(offline, dict)
         assert kept["spec"] == offline["spec"]
         assert kept.get("status") == offline.get("status")
-        read = {"InferencePool": read_pool, "FabricReport": read_report, "GateApproval": read_approval}[
-            document["kind"]
-        ]
+        read = {
+            "InferencePool": read_pool,
+            "FabricReport": read_report,
+            "BenchmarkReport": read_benchmark,
+            "GateApproval": read_approval,
+        }[document["kind"]]
         online = read(kept)
         assert not isinstance(online, tuple)
         written = {"apiVersion": document["apiVersion"], "kind": document["kind"]}
@@ -121,6 +125,7 @@ def test_the_worst_path_and_the_conditions_stand_in_the_columns(server: Server, 
         ("infpool", "inferencepools.inference.networking.k8s.io"),
         ("inferencepools.inference.networking.k8s.io", "inferencepools.inference.networking.k8s.io"),
         ("fabrep", "fabricreports.kvgate.dev"),
+        ("benchrep", "benchmarkreports.kvgate.dev"),
         ("gapp", "gateapprovals.kvgate.dev"),
     ],
 )
@@ -151,10 +156,13 @@ def test_both_inference_pools_live_side_by_side(server: Server, control_plane: A
 
 @pytest.mark.parametrize(
     ("category", "kinds"),
-    [("kvgate", {"InferencePool", "FabricReport", "GateApproval"}), ("inference", {"InferencePool"})],
+    [
+        ("kvgate", {"InferencePool", "FabricReport", "BenchmarkReport", "GateApproval"}),
+        ("inference", {"InferencePool"}),
+    ],
 )
 def test_a_category_lists_its_kinds(server: Server, control_plane: Access, category: str, kinds: set[str]) -> None:
-    with server.stored(pool()), server.stored(shard()), server.stored(approval()):
+    with server.stored(pool()), server.stored(shard()), server.stored(benchmark()), server.stored(approval()):
         listed = control_plane.get(category, "-n", "default")["items"]
     assert {item["kind"] for item in listed if item["apiVersion"] == "kvgate.dev/v1alpha1"} == kinds
 

@@ -7,10 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvgate.api.complaints import Complaint
-from kvgate.api.objects import FabricReport, GateApproval, InferencePool, read_approval, read_pool, read_report
+from kvgate.api.objects import (
+    BenchmarkReport,
+    FabricReport,
+    GateApproval,
+    InferencePool,
+    read_approval,
+    read_benchmark,
+    read_pool,
+    read_report,
+)
 from kvgate.api.validate import is_ours, validate
 from tests.api.cases import ACCEPTED, REFUSED, Accepted, Refused
-from tests.api.documents import Document, approval, full_pool, pool, shard
+from tests.api.documents import Document, approval, benchmark, full_pool, pool, shard
 from tests.api.near_misses import near_misses
 
 
@@ -140,6 +149,7 @@ def test_a_status_that_is_none_is_refused(status: Document, path: str, says: str
 
 def test_each_kind_has_its_reader() -> None:
     assert isinstance(read_report(shard()), FabricReport)
+    assert isinstance(read_benchmark(benchmark()), BenchmarkReport)
     assert isinstance(read_approval(approval()), GateApproval)
     assert read_report(approval()) == (Complaint("kind", "must be FabricReport"),)
 
@@ -161,7 +171,7 @@ JSON_LIKE = st.recursive(
 def test_no_document_makes_the_judge_or_a_reader_stumble(document: Any, old: Any) -> None:
     validate(document)
     validate(document, old)
-    for read in (read_pool, read_report, read_approval):
+    for read in (read_pool, read_report, read_benchmark, read_approval):
         read(document)
 
 
@@ -169,7 +179,12 @@ def test_no_document_makes_the_judge_or_a_reader_stumble(document: Any, old: Any
 @settings(max_examples=150, deadline=None)
 def test_what_is_accepted_can_be_read(document: Any) -> None:
     if validate(document) == ():
-        readers = {"InferencePool": read_pool, "FabricReport": read_report, "GateApproval": read_approval}
+        readers = {
+            "InferencePool": read_pool,
+            "FabricReport": read_report,
+            "BenchmarkReport": read_benchmark,
+            "GateApproval": read_approval,
+        }
         assert not isinstance(readers[document["kind"]](document), tuple)
 
 

@@ -30,7 +30,8 @@ from kvgate.core.evidence import (
     Sample,
     Uplink,
 )
-from kvgate.probe.reports import MOST_CHARACTERS, SHARD_CHARACTERS, NamedSpec, read_reports, to_reports
+from kvgate.probe.reports import NamedSpec, read_reports, to_reports
+from kvgate.probe.shards import MOST_CHARACTERS, SHARD_CHARACTERS
 
 NOW = datetime(2027, 1, 31, 12, tzinfo=UTC)
 POOL = "0b7ab8d6-0000-4000-8000-000000000000"

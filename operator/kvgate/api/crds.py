@@ -1,4 +1,4 @@
-"""The three CustomResourceDefinitions, compiled from the models."""
+"""The four CustomResourceDefinitions, compiled from the models."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import yaml
 from pydantic import BaseModel
 
 from kvgate.api.approval import APPROVAL_RULES, ApprovalSpec
+from kvgate.api.benchmark import BenchmarkReportSpec
 from kvgate.api.pool import FOREIGN_FIELDS, POOL_RULES, PoolSpec
 from kvgate.api.report import REPORT_RULES, ReportSpec
 from kvgate.api.schema import JSON, schema_of
@@ -83,6 +84,21 @@ REPORT = Kind(
         Column("Measured", ".spec.measured", "integer"),
     ),
 )
+BENCHMARK = Kind(
+    kind="BenchmarkReport",
+    plural="benchmarkreports",
+    short_names=("benchrep",),
+    description="The whole evidence of one routing A/B: immutable shards, and an index that names and sums them up.",
+    spec=BenchmarkReportSpec,
+    rules=REPORT_RULES,
+    columns=(
+        Column("Pool", ".spec.poolRef.name"),
+        Column("Run", ".spec.runID"),
+        Column("Workload", ".spec.workload"),
+        Column("Blocks", ".spec.blocks", "integer"),
+        Column("Improvement %", ".spec.improvementPercent"),
+    ),
+)
 APPROVAL = Kind(
     kind="GateApproval",
     plural="gateapprovals",
@@ -97,7 +113,7 @@ APPROVAL = Kind(
         Column("Expires", ".spec.expiresAt"),
     ),
 )
-KINDS = (POOL, REPORT, APPROVAL)
+KINDS = (POOL, REPORT, BENCHMARK, APPROVAL)
 _AGE = Column("Age", ".metadata.creationTimestamp", "date")
 
 

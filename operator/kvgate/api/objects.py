@@ -1,4 +1,4 @@
-"""Whole objects as they are stored: metadata, spec and status of our three kinds."""
+"""Whole objects as they are stored: metadata, spec and status of our four kinds."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Literal, TypeVar
 from pydantic import Field
 
 from kvgate.api.approval import ApprovalSpec
+from kvgate.api.benchmark import BenchmarkReportSpec
 from kvgate.api.complaints import Complaint
 from kvgate.api.meta import Meta
 from kvgate.api.pool import PoolSpec
@@ -31,6 +32,13 @@ class FabricReport(Wire):
     spec: ReportSpec
 
 
+class BenchmarkReport(Wire):
+    api_version: Literal["kvgate.dev/v1alpha1"] = "kvgate.dev/v1alpha1"
+    kind: Literal["BenchmarkReport"] = "BenchmarkReport"
+    metadata: Meta
+    spec: BenchmarkReportSpec
+
+
 class GateApproval(Wire):
     api_version: Literal["kvgate.dev/v1alpha1"] = "kvgate.dev/v1alpha1"
     kind: Literal["GateApproval"] = "GateApproval"
@@ -38,7 +46,7 @@ class GateApproval(Wire):
     spec: ApprovalSpec
 
 
-T = TypeVar("T", InferencePool, FabricReport, GateApproval)
+T = TypeVar("T", InferencePool, FabricReport, BenchmarkReport, GateApproval)
 
 
 def read_pool(document: object) -> InferencePool | tuple[Complaint, ...]:
@@ -49,6 +57,11 @@ def read_pool(document: object) -> InferencePool | tuple[Complaint, ...]:
 def read_report(document: object) -> FabricReport | tuple[Complaint, ...]:
     """The report, or what is wrong with it."""
     return _read(FabricReport, document)
+
+
+def read_benchmark(document: object) -> BenchmarkReport | tuple[Complaint, ...]:
+    """The report of an A/B, or what is wrong with it."""
+    return _read(BenchmarkReport, document)
 
 
 def read_approval(document: object) -> GateApproval | tuple[Complaint, ...]:

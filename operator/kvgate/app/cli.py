@@ -161,7 +161,7 @@ def lint(files: tuple[Path, ...]) -> int:
     )
 )
 @click.option("--pool", required=True, type=_file, help="The InferencePool; its ConfigMaps and approvals may join it.")
-@click.option("--evidence", required=True, type=_file, multiple=True, help="FabricReports, as kubectl -o yaml prints.")
+@click.option("--evidence", required=True, type=_file, multiple=True, help="FabricReports and BenchmarkReports.")
 @click.option("--target", type=_file, help="The DynamoGraphDeployment; without it only the criteria are judged.")
 @_output
 def evaluate(pool: Path, evidence: tuple[Path, ...], target: Path | None, output: str) -> int:

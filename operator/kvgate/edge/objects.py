@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kvgate.api.complaints import Complaint
-from kvgate.api.objects import FabricReport, GateApproval, InferencePool, read_approval, read_pool, read_report
+from kvgate.api.objects import (
+    BenchmarkReport,
+    FabricReport,
+    GateApproval,
+    InferencePool,
+    read_approval,
+    read_benchmark,
+    read_pool,
+    read_report,
+)
 from kvgate.api.validate import strangers
 from kvgate.api.wire import API_VERSION, Wire
 from kvgate.dynamo.document import shown
@@ -60,6 +69,7 @@ class Objects:
     pools: tuple[InferencePool, ...] = ()
     approvals: tuple[GateApproval, ...] = ()
     reports: tuple[FabricReport, ...] = ()
+    benchmarks: tuple[BenchmarkReport, ...] = ()
     targets: Mapping[Key, Source] = field(default_factory=dict)
     config_maps: Mapping[Key, Mapping[str, str]] = field(default_factory=dict)
     nodes: tuple[NodeView, ...] = ()
@@ -98,6 +108,7 @@ class _Found:
         self.pools: list[InferencePool] = []
         self.approvals: list[GateApproval] = []
         self.reports: list[FabricReport] = []
+        self.benchmarks: list[BenchmarkReport] = []
         self.targets: dict[Key, Source] = {}
         self.config_maps: dict[Key, Mapping[str, str]] = {}
         self.nodes: list[NodeView] = []
@@ -123,6 +134,7 @@ class _Found:
             tuple(self.pools),
             tuple(self.approvals),
             tuple(self.reports),
+            tuple(self.benchmarks),
             self.targets,
             self.config_maps,
             tuple(self.nodes),
@@ -139,6 +151,9 @@ class _Found:
 
     def report(self, source: Source) -> None:
         self._take(source, read_report(completed(source)), self.reports)
+
+    def benchmark(self, source: Source) -> None:
+        self._take(source, read_benchmark(completed(source)), self.benchmarks)
 
     def _take(self, source: Source, read: T | tuple[Complaint, ...], into: list[T]) -> None:
         if isinstance(read, tuple):
@@ -172,6 +187,7 @@ _READERS = {
     (API_VERSION, "InferencePool"): _Found.pool,
     (API_VERSION, "GateApproval"): _Found.approval,
     (API_VERSION, "FabricReport"): _Found.report,
+    (API_VERSION, "BenchmarkReport"): _Found.benchmark,
     ("v1", "ConfigMap"): _Found.config_map,
     ("v1", "Node"): _Found.node,
     ("v1", "Pod"): _Found.pod,

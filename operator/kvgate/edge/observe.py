@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from kvgate.api.objects import InferencePool
+from kvgate.api.objects import BenchmarkReport, InferencePool
 from kvgate.api.pool import ConfigFrom, PoolSpec
 from kvgate.api.selectors import LabelSelector
 from kvgate.api.wire import KeyRef
+from kvgate.core.ab.evidence import BenchmarkEvidence
 from kvgate.core.approvals import GivenApproval
 from kvgate.core.evidence import Evidence, NodeIdentity
 from kvgate.core.kvsource import ConfigTexts, kv_size
@@ -26,6 +27,7 @@ from kvgate.dynamo.words import Role
 from kvgate.edge.nodes import NodeView, selected
 from kvgate.edge.objects import Objects, Source, completed
 from kvgate.edge.worker_config import NoConfig, WorkerConfig
+from kvgate.probe.benchmark_reports import read_benchmarks
 from kvgate.probe.reports import BadReport, read_reports
 
 MEASURE_REQUESTED_AT = "kvgate.dev/measure-requested-at"
@@ -67,6 +69,7 @@ def world_of(
 ) -> World:
     """Everything that a turn may look at, read once from these objects, and of a worker where the pool asks for it."""
     evidence, bad = read_reports((r for r in objects.reports if r.metadata.namespace == pool.namespace), pool.uid)
+    benchmarks, bad_benchmarks = read_benchmarks(_own_benchmarks(pool, objects), pool.uid)
     found = target_document(pool, objects)
     read = None if found is None else target_of(found)
     deployed = read if isinstance(read, Target) else None
@@ -80,10 +83,16 @@ def world_of(
         approvals=_approvals(pool, objects),
         claimed_by=_rival(pool, objects),
         evidence_problem=_spoilt(evidence, bad),
+        benchmarks=benchmarks,
+        benchmark_problem=_spoilt(benchmarks, bad_benchmarks),
     )
 
 
-def _spoilt(evidence: tuple[Evidence, ...], bad: tuple[BadReport, ...]) -> str:
+def _own_benchmarks(pool: Pool, objects: Objects) -> tuple[BenchmarkReport, ...]:
+    return tuple(report for report in objects.benchmarks if report.metadata.namespace == pool.namespace)
+
+
+def _spoilt(evidence: Sequence[Evidence | BenchmarkEvidence], bad: tuple[BadReport, ...]) -> str:
     """Unreadable evidence counts unless newer evidence is readable: an edited report never brings back an old one."""
     newest = evidence[0].measured_at if evidence else None
     later = [b for b in bad if newest is None or b.measured_at is None or b.measured_at >= newest]

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
-import hashlib
-import json
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
@@ -26,14 +21,11 @@ from kvgate.core.evidence import (
     Sample,
     Uplink,
 )
+from kvgate.probe.shards import ENCODING, SHARD_CHARACTERS, SpoiltError, digest, packed, unpacked
 
 FEWEST_KEPT = 2
 """A failed sweep is confirmed by the one before it, so two are always kept."""
 
-ENCODING = "json+gzip+base64"
-SHARD_CHARACTERS = 900_000
-MOST_CHARACTERS = 64 * 1024 * 1024
-"""Of one shard, unpacked: what packs better than this is no evidence of ours."""
 _SAMPLES_PER_SHARD = 2000
 _SAME_MOMENT = timedelta(seconds=1)
 
@@ -78,12 +70,8 @@ def to_reports(evidence: Evidence, pool_name: str) -> tuple[NamedSpec, ...]:
 
 def _shard(evidence: Evidence, pool: PoolRef, number: int, data: str) -> ReportSpec:
     return ReportSpec(
-        run_id=evidence.run_id, pool_ref=pool, index=number, encoding=ENCODING, data=data, sha256=_digest(data)
+        run_id=evidence.run_id, pool_ref=pool, index=number, encoding=ENCODING, data=data, sha256=digest(data)
     )
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _packed(evidence: Evidence) -> Iterable[str]:
@@ -96,7 +84,7 @@ def _packed(evidence: Evidence) -> Iterable[str]:
 def _fitting(samples: tuple[Sample, ...], frame: dict[str, Any]) -> Iterable[str]:
     """One shard, or as many as it takes for each to keep to SHARD_CHARACTERS; the frame stands in the first."""
     body = frame | {"samples": [_sample_out(sample) for sample in samples]}
-    data = base64.b64encode(gzip.compress(json.dumps(body, separators=(",", ":")).encode(), 9, mtime=0)).decode()
+    data = packed(body)
     if len(data) <= SHARD_CHARACTERS or not samples:
         return (data,)
     half = len(samples) // 2
@@ -143,9 +131,9 @@ def _evidence(name: str, index: ReportSpec, by_name: Mapping[str, ReportSpec]) -
     if index.measured_at is None:
         return BadReport(name, f"report {name}: the index has no measuredAt")
     try:
-        bodies = [_unpacked(ref, index, by_name) for ref in index.shards]
+        bodies = [unpacked(ref, index, by_name) for ref in index.shards]
         return _read(name, index, index.measured_at, bodies)
-    except _SpoiltError as error:
+    except SpoiltError as error:
         return BadReport(name, f"report {name}: {error}", index.measured_at)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         what = f"report {name}: its data is no evidence ({type(error).__name__})"
@@ -155,7 +143,7 @@ def _evidence(name: str, index: ReportSpec, by_name: Mapping[str, ReportSpec]) -
 def _read(name: str, index: ReportSpec, measured_at: datetime, bodies: list[dict[str, Any]]) -> Evidence:
     frame, samples = bodies[0], [_sample_in(row) for body in bodies for row in body["samples"]]
     if abs(_moment(frame["measured_at"]) - measured_at) >= _SAME_MOMENT:
-        raise _SpoiltError("its measuredAt was altered: it is not the one in its shards")
+        raise SpoiltError("its measuredAt was altered: it is not the one in its shards")
     return Evidence(
         run_id=index.run_id,
         pool_uid=index.pool_ref.uid,
@@ -167,31 +155,6 @@ def _read(name: str, index: ReportSpec, measured_at: datetime, bodies: list[dict
         report=name,
         problems=tuple(str(problem) for problem in frame["problems"]),
     )
-
-
-class _SpoiltError(ValueError):
-    """A shard that is not what the index promises."""
-
-
-def _unpacked(ref: ShardRef, index: ReportSpec, by_name: Mapping[str, ReportSpec]) -> dict[str, Any]:
-    shard = by_name.get(ref.name)
-    if shard is None or shard.data is None:
-        raise _SpoiltError(f"shard {ref.name} is missing")
-    if _digest(shard.data) != ref.sha256:
-        raise _SpoiltError(f"shard {ref.name} was altered: its digest is not the one in the index")
-    if (shard.run_id, shard.pool_ref) != (index.run_id, index.pool_ref):
-        raise _SpoiltError(f"shard {ref.name} is of another run or pool")
-    if shard.encoding != ENCODING:
-        raise _SpoiltError(f"shard {ref.name}: encoding must be {ENCODING}")
-    try:
-        packed = base64.b64decode(shard.data, validate=True)
-        text = zlib.decompressobj(wbits=31).decompress(packed, MOST_CHARACTERS)
-        body = json.loads(text)
-    except (ValueError, zlib.error, RecursionError) as error:
-        raise _SpoiltError(f"shard {ref.name} cannot be unpacked") from error
-    if not isinstance(body, dict):
-        raise _SpoiltError(f"shard {ref.name} holds no object")
-    return body
 
 
 _TEXTS = ("run_id", "tool", "operation", "transport", "interface")

@@ -49,6 +49,11 @@ def judge(experiment: Experiment, limits: Limits) -> tuple[Finding, ...]:
     return (*passed, added, *exercised, faster, *(rule(experiment, limits) for rule in PROVISOS))
 
 
+def countable(experiment: Experiment) -> bool:
+    """Whether a gain can be computed at all, proven or not: whole blocks, with something to count in each."""
+    return grounds.whole(experiment, Limits(0, 1)).outcome is Outcome.PASS
+
+
 def _until_broken(
     rules: tuple[Rule, ...], experiment: Experiment, limits: Limits
 ) -> tuple[tuple[Finding, ...], Finding | None]:
