@@ -187,6 +187,8 @@ class PoolStatus(Wire):
     routing: RoutingStatus | None = None
     target: TargetStatus | None = None
     last_handled_measure_at: str = ""
+    last_sweep_at: AwareDatetime | None = None
+    """When the last sweep that ran was over: from here the operator's probe.minInterval counts."""
     sweep: SweepStatus | None = None
     operation: Operation | None = None
     history: Annotated[tuple[HistoryEntry, ...], Field(max_length=10)] = ()

@@ -15,6 +15,7 @@ from kvgate.core.judged import Judged
 from kvgate.core.judging import Case
 from kvgate.core.memory import Action, cooled_down_at, of
 from kvgate.core.operations import Ledger
+from kvgate.core.sweeping import Wait
 from kvgate.core.switching import Held, Stands
 from kvgate.core.target import Switch, TargetProblem
 from kvgate.core.windows import WindowError, next_opening, window_open
@@ -39,6 +40,7 @@ class Turn:
     judged: tuple[Judged, ...]
     ledger: Ledger
     measuring: bool
+    wait: Wait | None = None
 
     def of(self, capability: Capability) -> Judged | None:
         return next((entry for entry in self.judged if entry.capability is capability), None)
@@ -94,10 +96,13 @@ def fabric_measured(turn: Turn) -> Said:
         return true("Measured", "; ".join((told["coverage"], told["freshness"], *noted)))
     if trouble := _trouble(turn):
         return unknown("SweepTroubled", f"{trouble}; {bad.message}")
+    if bad.reason == "NotMeasured" and turn.wait:
+        return unknown(turn.wait.reason, f"{bad.message}; {turn.wait.message}")
     if bad.reason == "NotMeasured":
         return unknown("Measuring" if turn.measuring else bad.reason, bad.message)
     problems = turn.case.evidence.problems if turn.case.evidence else ()
-    return false(bad.reason, "; ".join((bad.message, *(f"the sweep noted: {said}" for said in problems[:1]))))
+    waits = (turn.wait.message,) if turn.wait else ()
+    return false(bad.reason, "; ".join((bad.message, *waits, *(f"the sweep noted: {said}" for said in problems[:1]))))
 
 
 def _trouble(turn: Turn) -> str:

@@ -14,10 +14,10 @@ from kvgate.core.kstatus import summary
 from kvgate.core.leaving import guarded
 from kvgate.core.memory import of_this_target
 from kvgate.core.operations import Ledger, settle
-from kvgate.core.steps import Decision
+from kvgate.core.steps import Collect, Decision, Line
 from kvgate.core.sweeping import next_sweep_in, requested
 from kvgate.core.target import TargetView
-from kvgate.core.underway import LOOK_AGAIN_SECONDS, Sweeping, sweeping
+from kvgate.core.underway import LOOK_AGAIN_SECONDS, RETRY_SECONDS, Sweeping, sweeping
 from kvgate.core.verdicts import gated
 from kvgate.core.world import Pool, World
 
@@ -34,9 +34,11 @@ def decide(pool: Pool, world: World, now: datetime) -> Decision:
     judged = tuple(judge_capability(case, capability, previous) for capability in gated(case))
     ledger = settle(case, judged)
     sweep = sweeping(case, judged, may_start=ledger.operation is None)
-    turn = Turn(case, judged, ledger, measuring=sweep.fence is not None)
+    turn = Turn(case, judged, ledger, measuring=sweep.fence is not None, wait=sweep.wait)
     steps = (*ledger.steps, *((sweep.step,) if sweep.step else ()))
-    return Decision(guarded(case, judged, ledger, steps), _status(turn, sweep), _requeue_after(case, ledger, sweep))
+    line = sweep.wait.line if sweep.wait else Line.NOWHERE
+    guard = guarded(case, judged, ledger, steps)
+    return Decision(guard, _status(turn, sweep), _requeue_after(case, ledger, sweep), line)
 
 
 def _status(turn: Turn, sweep: Sweeping) -> PoolStatus:
@@ -54,6 +56,7 @@ def _status(turn: Turn, sweep: Sweeping) -> PoolStatus:
         routing=statuses.routing(case),
         target=statuses.target(turn),
         last_handled_measure_at=_handled(case, sweep),
+        last_sweep_at=_last_sweep(case, sweep),
         sweep=sweep.fence,
         operation=turn.ledger.operation,
         history=turn.ledger.history,
@@ -71,10 +74,20 @@ def _handled(case: Case, sweep: Sweeping) -> str:
     return case.pool.measure_requested_at if taken else case.pool.status.last_handled_measure_at
 
 
+def _last_sweep(case: Case, sweep: Sweeping) -> datetime | None:
+    """When the last sweep that ran was over: told once, as soon as there is something to collect."""
+    last, fence = case.pool.status.last_sweep_at, sweep.fence
+    if not isinstance(sweep.step, Collect) or fence is None or (last is not None and last >= fence.started_at):
+        return last
+    return max(case.now, fence.started_at)
+
+
 def _requeue_after(case: Case, ledger: Ledger, sweep: Sweeping) -> float:
     if ledger.recorded or ledger.operation:
         return SOON_SECONDS
     if sweep.fence is not None:
         return LOOK_AGAIN_SECONDS
-    due = next_sweep_in(case)
+    if sweep.retries or (sweep.wait and sweep.wait.line):
+        return RETRY_SECONDS
+    due = sweep.wait.until - case.now if sweep.wait and sweep.wait.until else next_sweep_in(case)
     return max(SOON_SECONDS, min(IDLE_SECONDS, due.total_seconds())) if due else IDLE_SECONDS

@@ -134,9 +134,13 @@ def verifying(turn: Turn) -> tuple[Said, ConditionType | None] | None:
 
 
 def first_sweep(turn: Turn) -> tuple[Said, ConditionType | None] | None:
-    if turn.case.evidence is not None or not turn.judged or not turn.measuring:
+    if turn.case.evidence is not None or not turn.judged:
         return None
-    return unknown("Measuring", "the first sweep has not ended yet"), _RECONCILING
+    if turn.case.world.sweep_problem:
+        return unknown("SweepTroubled", turn.case.world.sweep_problem), _RECONCILING
+    if turn.wait is not None:
+        return unknown(turn.wait.reason, turn.wait.message), _RECONCILING
+    return (unknown("Measuring", "the first sweep has not ended yet"), _RECONCILING) if turn.measuring else None
 
 
 def switched_back(turn: Turn) -> tuple[Said, ConditionType | None] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from kvgate.api.status import BaselineEntry, PoolStatus
 from kvgate.api.words import Capability
@@ -83,13 +84,23 @@ class LetGo:
 Step = Measure | Introduce | Collect | Abandon | Enable | Revert | Recommend | HoldDeletion | LetGo
 
 
+class Line(StrEnum):
+    """Where a pool stands whose sweep waits for other pools' to end: the longest waiting is called first, and before
+    it those at the front."""
+
+    NOWHERE = ""
+    BACK = "Back"
+    FRONT = "Front"
+
+
 @dataclass(frozen=True)
 class Decision:
-    """What to do, what to write, and when to look again at the latest."""
+    """What to do, what to write, when to look again at the latest, and whether to call this pool when a sweep ends."""
 
     steps: tuple[Step, ...]
     status: PoolStatus
     requeue_after_seconds: float
+    line: Line = Line.NOWHERE
 
     @property
     def patches(self) -> tuple[Enable | Revert, ...]:

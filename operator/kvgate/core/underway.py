@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from kvgate.api.status import SweepStatus
 from kvgate.core.judged import Judged
 from kvgate.core.judging import Case
 from kvgate.core.moments import later
 from kvgate.core.steps import Abandon, Collect, Introduce, Measure
-from kvgate.core.sweeping import measurable, sweep_due
+from kvgate.core.sweeping import Wait, measurable, sweep_due, wait
 from kvgate.core.world import Sweep, WalkerState
 
 LOOK_AGAIN_SECONDS = 2.0
+RETRY_SECONDS = 60.0
+"""After a sweep could not be started, or while it waits for its turn and nobody calls it sooner."""
+MAKING_PATIENCE = timedelta(minutes=5)
+"""How long Jobs that are refused are tried again while others of the same sweep exist, and hold other pools up."""
 _AT_WORK = frozenset({WalkerState.PENDING, WalkerState.RUNNING})
 
 
 @dataclass(frozen=True)
 class Sweeping:
-    """What this turn does about measuring, and the fence that it leaves in the status."""
+    """What this turn does about measuring, the fence that it leaves in the status, and what a due sweep waits for.
+
+    `retries` says that one is due and could not be started, or may not be.
+    """
 
     step: Measure | Introduce | Collect | Abandon | None = None
     fence: SweepStatus | None = None
+    wait: Wait | None = None
+    retries: bool = False
 
 
 def sweeping(case: Case, judged: tuple[Judged, ...], *, may_start: bool) -> Sweeping:
@@ -35,6 +44,11 @@ def sweeping(case: Case, judged: tuple[Judged, ...], *, may_start: bool) -> Swee
     measure = sweep_due(case, judged) if may_start else None
     if measure is None:
         return Sweeping()
+    if case.world.sweep_problem:
+        return Sweeping(retries=True)
+    waits = wait(case, judged)
+    if waits is not None:
+        return Sweeping(wait=waits)
     begun = SweepStatus(run_id=measure.run_id, started_at=case.now, reason=measure.reason)
     return Sweeping(measure, begun)
 
@@ -44,7 +58,7 @@ def _under_way(case: Case, fence: SweepStatus, *, may_start: bool) -> Sweeping:
     if sweep is None and _arrived(case, fence):
         return Sweeping()
     if sweep is None:
-        return _again(case, fence) if may_start else Sweeping(None, fence)
+        return _again(case, fence, may_start=may_start)
     if not fence.jobs and not _arrived(case, fence):
         return _recorded(case, fence, sweep)
     return Sweeping(next_step(case, sweep), fence)
@@ -54,19 +68,29 @@ def _arrived(case: Case, fence: SweepStatus) -> bool:
     return any(evidence.run_id == fence.run_id for evidence in case.world.evidence)
 
 
-def _again(case: Case, fence: SweepStatus) -> Sweeping:
-    """Nothing runs of what was meant: start it under its own name, unless nothing is to be measured any more."""
+def _again(case: Case, fence: SweepStatus, *, may_start: bool) -> Sweeping:
+    """Nothing runs of what was meant: start it under its own name. Where nothing is to be measured any more, its time
+    is up or it may not be started, the fence falls, so that others get their turn."""
     paths = measurable(case)
-    return Sweeping(Measure(fence.run_id, paths, fence.reason), fence) if paths else Sweeping()
+    if not paths or _overdue(case, fence.started_at):
+        return Sweeping()
+    if case.world.sweep_problem:
+        return Sweeping(retries=True)
+    return Sweeping(Measure(fence.run_id, paths, fence.reason) if may_start else None, fence)
 
 
 def _recorded(case: Case, fence: SweepStatus, sweep: Sweep) -> Sweeping:
-    """The Jobs are remembered once all of them exist; until then, making them is tried again."""
+    """The Jobs are remembered once all of them exist; until then, making them is tried again, but not for ever."""
     nodes = {node for path in measurable(case) for node in (path.source, path.destination)}
-    if nodes <= {job.node for job in case.world.sweep_jobs} or _overdue(case, sweep):
+    if nodes <= {job.node for job in case.world.sweep_jobs} or _given_up(case, fence):
         kept = fence.model_copy(update={"jobs": case.world.sweep_jobs})
         return Sweeping(next_step(case, sweep), kept)
-    return _again(case, fence)
+    return Sweeping(Measure(fence.run_id, measurable(case), fence.reason), fence)
+
+
+def _given_up(case: Case, fence: SweepStatus) -> bool:
+    tried = case.now >= later(fence.started_at, MAKING_PATIENCE)
+    return _overdue(case, fence.started_at) or (bool(case.world.sweep_problem) and tried)
 
 
 def next_step(case: Case, sweep: Sweep) -> Introduce | Collect | None:
@@ -74,13 +98,13 @@ def next_step(case: Case, sweep: Sweep) -> Introduce | Collect | None:
     at_work = tuple(walker.node for walker in sweep.walkers if walker.state in _AT_WORK)
     if not at_work:
         return Collect(sweep.run_id)
-    if _overdue(case, sweep):
+    if _overdue(case, sweep.started_at):
         return Collect(sweep.run_id, late=at_work)
     known = frozenset(walker.node for walker in sweep.walkers if walker.address)
     untold = any(walker.state is WalkerState.RUNNING and not known <= walker.told for walker in sweep.walkers)
     return Introduce(sweep.run_id) if untold else None
 
 
-def _overdue(case: Case, sweep: Sweep) -> bool:
+def _overdue(case: Case, started_at: datetime) -> bool:
     timeout: timedelta = case.pool.spec.fabric.schedule.sweep_timeout.delta
-    return case.now >= later(sweep.started_at, timeout)
+    return case.now >= later(started_at, timeout)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
 
@@ -109,7 +109,8 @@ class World:
     """All that was seen. `evidence` is newest first; `pods` are the target's, frontends among them.
 
     Where sweeps take many turns, `sweep` is the one under way and `sweep_jobs` are its Jobs that are ours;
-    `sweep_problem` says why none can be started.
+    `sweep_problem` says why none can be started, `sweep_waits` which other pools' sweeps and which limit one would wait
+    for, and `least_sweep_interval` how long after a pool's last sweep its next scheduled one may begin.
     """
 
     target: TargetView | TargetProblem
@@ -124,9 +125,12 @@ class World:
     sweep: Sweep | None = None
     sweep_jobs: tuple[SweepJob, ...] = ()
     sweep_problem: str = ""
+    sweep_waits: str = ""
+    least_sweep_interval: timedelta = timedelta(0)
     evidence_problem: str = ""
     benchmarks: tuple[BenchmarkEvidence, ...] = ()
     """Routing A/Bs, newest first."""
     benchmark_problem: str = ""
     patch_problem: str = ""
     """Why the patch that is meant could not be written when it was last tried."""
+    observed_requests_per_second: float | None = None

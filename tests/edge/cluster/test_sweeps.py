@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,8 +14,9 @@ from kvgate.api.status import PoolStatus, SweepStatus
 from kvgate.core.steps import Collect, Introduce, Measure
 from kvgate.core.world import WalkerState
 from kvgate.edge.cluster.ground import ClusterGround
+from kvgate.edge.cluster.reading import ReadPool
 from kvgate.edge.cluster.sweeps import clear, stored_schedule
-from kvgate.edge.errors import EdgeError, MeasureError
+from kvgate.edge.errors import EdgeError, MeasureError, PoolGoneError, WriteConflictError
 from kvgate.probe.jobs import job_name, schedule_name
 from kvgate_probe.wire import Schedule
 from tests.cluster.waiting import eventually
@@ -104,7 +107,9 @@ def test_a_sweep_that_is_started_twice_is_one_sweep(yard: Yard) -> None:
 
 @pytest.mark.parametrize("lives", [1, 2, 3])
 def test_an_operator_that_died_while_it_made_the_jobs_makes_the_others(yard: Yard, lives: int) -> None:
-    mortal = ClusterGround(MortalClient(configuration(yard.access), lives), lambda: yard.policy, yard.clock)
+    mortal = ClusterGround(
+        MortalClient(configuration(yard.access), lives), lambda: yard.policy, yard.clock, namespaces=[yard.namespace]
+    )
     fence(yard, RUN)
     pool, world = yard.observe()
     with pytest.raises(Dying):
@@ -320,7 +325,7 @@ def test_an_operator_that_died_while_it_collected_leaves_the_same_in_the_end(yar
     walked(yard)
     mortal = MortalClient(configuration(yard.access), lives)
     mortal.prints = yard.client.prints
-    ground = ClusterGround(mortal, lambda: yard.policy, yard.clock)
+    ground = ClusterGround(mortal, lambda: yard.policy, yard.clock, namespaces=[yard.namespace])
     died = False
     try:
         collect(yard, ground=ground)
@@ -346,7 +351,7 @@ def test_what_is_left_of_a_collected_sweep_has_no_walkers(yard: Yard) -> None:
     mortal = MortalClient(configuration(yard.access), 3)
     mortal.prints = yard.client.prints
     with pytest.raises(Dying):
-        collect(yard, ground=ClusterGround(mortal, lambda: yard.policy, yard.clock))
+        collect(yard, ground=ClusterGround(mortal, lambda: yard.policy, yard.clock, namespaces=[yard.namespace]))
 
     assert walkers(yard) == {}
 
@@ -473,7 +478,7 @@ def test_a_shard_of_a_sweep_that_never_ended_goes_with_the_next_one(yard: Yard) 
     mortal = MortalClient(configuration(yard.access), 1)
     mortal.prints = yard.client.prints
     with pytest.raises(Dying):
-        collect(yard, ground=ClusterGround(mortal, lambda: yard.policy, yard.clock))
+        collect(yard, ground=ClusterGround(mortal, lambda: yard.policy, yard.clock, namespaces=[yard.namespace]))
     clear(yard.client, yard.observe()[0].owner, RUN)
     fence(yard, None)
     eventually(lambda: yard.pods_of_jobs() == [])
@@ -531,3 +536,67 @@ def test_the_status_of_a_pool_in_a_sweep_survives_the_round_trip(yard: Yard) -> 
     assert pool.status.sweep is not None
     assert {job.node for job in pool.status.sweep.jobs} == set(yard.nodes)
     assert PoolStatus.model_validate(pool.status.model_dump()) == pool.status
+
+
+# --- turns --------------------------------------------------------------------------------------------------------
+
+
+def many_pools(yard: Yard, count: int) -> list[str]:
+    """So many pools, each with a deployment of its own."""
+    keys = []
+    for number in range(count):
+        pool = yard.get("kvpool", "qwen3")
+        spec = pool["spec"] | {"targetRef": pool["spec"]["targetRef"] | {"name": f"other-{number}"}}
+        document = {
+            "apiVersion": pool["apiVersion"],
+            "kind": pool["kind"],
+            "metadata": {"name": f"other-{number}", "namespace": yard.namespace},
+            "spec": spec,
+        }
+        yard.kubectl("apply", "--server-side", "-f", "-", document=document)
+        keys.append(f"{yard.namespace}/other-{number}")
+    return keys
+
+
+def mean_a_sweep(yard: Yard, read: ReadPool) -> bool:
+    """As the ring does before a sweep starts; False where others keep it from that."""
+    meant = SweepStatus(run_id=RUN, started_at=yard.clock(), reason="a test")
+    try:
+        yard.ground.write_status(read, read.status.model_copy(update={"sweep": meant}))
+    except WriteConflictError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_of_ten_pools_that_were_read_at_the_same_moment_no_more_begin_than_the_limit(yard: Yard, most: int) -> None:
+    yard.policy = replace(yard.policy, most_sweeps=most)
+    read = [yard.ground.observe(key) for key in many_pools(yard, 10)]
+    assert {world.sweep_waits for _, world in read} == {""}
+    with ThreadPoolExecutor(10) as threads:
+        began = list(threads.map(lambda pool: mean_a_sweep(yard, pool), [pool for pool, _ in read]))
+
+    assert began.count(True) == most
+    swept = [pool for pool, begun in zip(read, began, strict=True) if begun]
+    waiting = next(pool for (pool, _), begun in zip(read, began, strict=True) if not begun)
+    told = yard.ground.observe(waiting.key)[1].sweep_waits
+    assert all(pool.key in told for pool, _ in swept)
+    assert told.endswith(f"probe.maxConcurrentSweeps is {most}")
+    assert [yard.ground.observe(pool.key)[1].sweep_waits for pool, _ in swept] == [""] * most
+
+    ended, _ = yard.ground.observe(swept[0][0].key)
+    yard.ground.write_status(ended, ended.status.model_copy(update={"sweep": None}))
+    assert mean_a_sweep(yard, yard.ground.observe(waiting.key)[0])
+
+
+def test_a_pool_that_is_deleted_in_the_middle_of_its_sweep_holds_nobody_up(yard: Yard) -> None:
+    first, second = many_pools(yard, 2)
+    assert mean_a_sweep(yard, yard.ground.observe(first)[0])
+    assert first in yard.ground.observe(second)[1].sweep_waits
+    yard.kubectl("delete", "kvpool", first.partition("/")[2])
+
+    with pytest.raises(PoolGoneError):
+        yard.ground.observe(first)
+    read, world = yard.ground.observe(second)
+    assert world.sweep_waits == ""
+    assert mean_a_sweep(yard, read)

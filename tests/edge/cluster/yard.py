@@ -111,7 +111,7 @@ class Yard:
     ground: ClusterGround = field(init=False)
 
     def __post_init__(self) -> None:
-        self.ground = ClusterGround(self.client, lambda: self.policy, self.clock)
+        self.ground = ClusterGround(self.client, lambda: self.policy, self.clock, namespaces=[self.namespace])
 
     @property
     def key(self) -> str:

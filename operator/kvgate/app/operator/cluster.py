@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from kvgate import __version__
@@ -29,15 +29,18 @@ def serve(options: OperatorOptions) -> int:
 
     def make_ground(settings: Callable[[], Settings], instance: str, require: Callable[[], None]) -> ClusterGround:
         """A step of many writes may outlast the Lease that it was begun under, so each of them asks."""
-        return cluster_ground(Client(credentials(options.kubeconfig), AGENT, require), settings, instance)
+        client = Client(credentials(options.kubeconfig), AGENT, require)
+        return cluster_ground(client, settings, instance, options.namespaces)
 
     return run_operator(options, Client(credentials(options.kubeconfig), AGENT), make_ground)
 
 
-def cluster_ground(client: Client, settings: Callable[[], Settings], instance: str) -> ClusterGround:
+def cluster_ground(
+    client: Client, settings: Callable[[], Settings], instance: str, namespaces: Sequence[str] = ()
+) -> ClusterGround:
     """The ground of the operator that is called `instance`; the settings are asked anew at each look."""
     rates = ObservedRates(settings, time.monotonic)
-    return ClusterGround(client, lambda: probe_policy(settings()), _now, rates, instance)
+    return ClusterGround(client, lambda: probe_policy(settings()), _now, rates, instance, namespaces=namespaces)
 
 
 def probe_policy(settings: Settings) -> ProbePolicy:
@@ -47,6 +50,9 @@ def probe_policy(settings: Settings) -> ProbePolicy:
         allowed_nodes=probe.allowed_node_selector,
         allow_host_network=probe.allow_host_network,
         capabilities=tuple(capability.value for capability in probe.allowed_capabilities),
+        most_sweeps=probe.max_concurrent_sweeps,
+        least_interval=probe.min_interval.delta,
+        most_bytes=probe.max_bytes_per_sweep.bytes if probe.max_bytes_per_sweep else None,
     )
 
 

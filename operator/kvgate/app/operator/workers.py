@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from kvgate.app.operator.backoff import backoff_seconds
 from kvgate.app.operator.leadership import NotLeadingError
+from kvgate.app.operator.line import WaitingLine
 from kvgate.app.operator.logs import confess, say
 from kvgate.app.operator.queue import DelayQueue
 from kvgate.app.ring import Clock, Ground, turn
@@ -51,6 +52,7 @@ class Workers:
     def __init__(self, office: Office) -> None:
         self._office = office
         self._failures: dict[str, int] = {}
+        self._line = WaitingLine(office.queue.add)
 
     def run(self, stop: threading.Event, beat: Callable[[], None]) -> None:
         """One worker's life: until `stop`, and never beyond an error of one pool."""
@@ -79,11 +81,13 @@ class Workers:
             return Next(0.0)
         except PoolGoneError:
             self._failures.pop(key, None)
+            self._line.gone(key)
             office.gone(key)
             return Next(None)
         except Exception as error:  # noqa: BLE001  a fault in one pool's turn must not end the others'
             return self._failed(key, error)
         self._failures.pop(key, None)
+        self._line.after(key, done)
         return Next(min(max(done.decision.requeue_after_seconds, SOONEST_SECONDS), LATEST_SECONDS))
 
     def _failed(self, key: str, error: Exception) -> Next:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from kvgate.api.status import PoolStatus
 from kvgate.core.steps import (
@@ -21,15 +22,17 @@ from kvgate.core.steps import (
 )
 from kvgate.core.world import Pool, World
 from kvgate.edge.cluster import collecting, sweeps, writing
-from kvgate.edge.cluster.client import Client
+from kvgate.edge.cluster.client import POOLS, Client, Document
 from kvgate.edge.cluster.reading import ReadPool, read_all
-from kvgate.edge.cluster.sweeps import ProbePolicy
 from kvgate.edge.cluster.refusals import Unavailable
 from kvgate.edge.cluster.slots import SweepSlots
-from kvgate.edge.errors import EdgeError, MeasureError
+from kvgate.edge.cluster.sweeps import ProbePolicy
+from kvgate.edge.errors import EdgeError, MeasureError, PoolGoneError, WriteConflictError
 from kvgate.edge.observe import ConfigReader, world_of
 from kvgate.edge.worker_config import WorkerConfigs
 
+RETRY_AFTER = timedelta(seconds=55)
+"""How long a sweep that could not be started is told as such; it is tried again after a minute."""
 RateReader = Callable[[Pool], float | None]
 
 
@@ -45,7 +48,9 @@ class ClusterGround:
         observed_rate: RateReader = lambda _: None,
         instance: str = "kvgate",
         worker_config: ConfigReader | None = None,
+        namespaces: Sequence[str] = (),
     ) -> None:
+        """`namespaces` are those that the operator serves, all where none is named: their pools' sweeps are counted."""
         self._client = client
         self._policy = policy
         self._clock = clock
@@ -62,7 +67,12 @@ class ClusterGround:
     def observe(self, key: str) -> tuple[ReadPool, World]:
         """Raises PoolGoneError when there is no such pool."""
         namespace, _, name = key.partition("/")
-        pool = read_all(self._client, namespace, name, self._policy().allowed_nodes)
+        policy = self._policy()
+        try:
+            pool = read_all(self._client, namespace, name, policy.allowed_nodes)
+        except PoolGoneError:
+            self._slots.forget(key)
+            raise
         seen = sweeps.standing(self._client, pool, collected=self._collected(pool))
         world = replace(
             world_of(pool, pool.objects, self._worker_config),
@@ -84,13 +94,23 @@ class ClusterGround:
         )
 
     def _refusal(self, pool: ReadPool) -> str:
-        if pool.status.sweep is None:
+        """Told for as long as the sweep is meant, and a while longer where it gave its turn back."""
+        at, why = self._refused.get(pool.uid, (self._clock(), ""))
+        if pool.status.sweep is None and self._clock() - at >= RETRY_AFTER:
             self._refused.pop(pool.uid, None)
-        return self._refused.get(pool.uid, "")
+            return ""
+        return why
+
+    def _pools(self) -> tuple[Document, ...]:
+        return tuple(body for namespace in self._namespaces for body in self._client.list(POOLS, namespace))
 
     def write_status(self, pool: Pool, status: PoolStatus) -> None:
-        """Raises WriteConflictError when the pool was written since it was read."""
-        writing.write_status(self._client, _read(pool), status)
+        """Raises WriteConflictError when the pool was written since it was read, and when a sweep would begin while
+        those of other pools fill the limit."""
+        begins = pool.status.sweep is None and status.sweep is not None
+        with self._slots.begin(pool, self._policy().most_sweeps) if begins else nullcontext():
+            writing.write_status(self._client, _read(pool), status)
+            self._slots.wrote(pool, status)
 
     def carry_out(self, pool: Pool, world: World, step: Step) -> None:
         """Raises MeasureError for a sweep that cannot be run or collected, and EdgeError for any other step."""
@@ -137,7 +157,7 @@ class ClusterGround:
                 case Collect():
                     self._collect(pool, world, step)
         except MeasureError as error:
-            self._refused[pool.uid] = str(error)
+            self._refused[pool.uid] = (self._clock(), str(error))
             raise
         self._refused.pop(pool.uid, None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from kvgate.api.selectors import LabelSelector
 from kvgate.api.status import SweepJob
@@ -43,12 +44,19 @@ _TOLERATION = ("key", "operator", "value", "effect", "tolerationSeconds")
 
 @dataclass(frozen=True)
 class ProbePolicy:
-    """What the operator's settings say of probes; without an image no sweep is started."""
+    """What the operator's settings say of probes; without an image no sweep is started.
+
+    `most_sweeps` may run at a time over all pools, `least_interval` lies between a pool's scheduled ones, and
+    `most_bytes` is what one may send over all its paths, None for no limit.
+    """
 
     image: str = ""
     allowed_nodes: LabelSelector | None = None
     allow_host_network: bool = False
     capabilities: tuple[str, ...] = ()
+    most_sweeps: int = 1
+    least_interval: timedelta = timedelta(0)
+    most_bytes: int | None = None
 
     def problem(self, pool: Pool) -> str:
         """Why no sweep of this pool may be started, and who must act; empty when one may."""
