@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 
@@ -13,6 +14,8 @@ from kvgate.core.estimate import Transfer, longest_prompt
 from kvgate.core.kvcache.layout import Family
 from kvgate.core.kvsource import ConfigTexts, kv_size
 from kvgate.core.world import KVKnown, KVUnknown
+from kvgate.dynamo import published
+from kvgate.edge import worker_config
 from tests.docs import pages
 
 PAGE, CONCEPTS = pages.page("kv-bytes.md"), pages.page("concepts.md")
@@ -69,6 +72,27 @@ def test_the_message_of_an_unknown_size_holds_what_the_page_says(config: object,
     assert isinstance(unknown, KVUnknown)
     assert phrase in unknown.message
     assert phrase in {row.word for row in pages.rows(PAGE, "message holds")}
+
+
+def test_the_words_of_workers_that_give_no_config_are_those_of_the_code() -> None:
+    said = {row.word for row in pages.rows(PAGE, "message holds")}
+    code = "".join(inspect.getsource(module) for module in (published, worker_config))
+    named = {
+        "no running worker's config.json was read",
+        "publishes no config.json",
+        "one pool judges one model",
+        "names another host",
+        "do not match the checksum",
+        "did not arrive whole within",
+        "no connection to the pod",
+        "the pod answers",
+    }
+    assert (named - said, {word for word in named if word not in code}) == (set(), set())
+
+
+def test_the_limits_on_a_workers_answer_are_those_of_the_code() -> None:
+    limits = f"at most {worker_config.LONGEST_SECONDS:.0f} s and {worker_config.LARGEST_CONFIG_BYTES // 1024} KiB"
+    assert limits in PAGE
 
 
 def test_the_worked_example_is_what_the_estimate_gives() -> None:
