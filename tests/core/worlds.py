@@ -17,6 +17,7 @@ from kvgate.core.decide import decide
 from kvgate.core.evidence import Evidence
 from kvgate.core.findings import Concern, Finding
 from kvgate.core.judging import Case
+from kvgate.core.serving import ServingSeen
 from kvgate.core.steps import Decision
 from kvgate.core.target import Switch, TargetProblem, TargetView, Toggle, ToggleStep
 from kvgate.core.workers import WorkerPod
@@ -90,6 +91,7 @@ class Scene:
     kv: KVKnown | KVUnknown = field(default_factory=cases.kv)
     nodes: Nodes = field(default_factory=cases.nodes)
     workers: tuple[WorkerPod, ...] = ()
+    serving: ServingSeen | None = None
     generation: int = 1
     asked: str = ""
     claimed_by: str = ""
@@ -123,6 +125,7 @@ class Scene:
             nodes=self.nodes,
             evidence=self.evidence,
             pods=self.workers,
+            serving=self.serving,
             approvals=self.approvals,
             claimed_by=self.claimed_by,
             patch_problem=self.patch_problem,

@@ -170,6 +170,67 @@ class HistoryEntry(Wire):
     plan_hash: str = ""
 
 
+class AgreedAnswer(Wire):
+    """A prompt of which three runs before the switch gave one answer: its seed, and the answer's digest."""
+
+    seed: Annotated[int, Field(ge=0)]
+    digest: Annotated[str, Field(max_length=32)]
+
+
+class PromptBefore(Wire):
+    """What one prompt size gave before the switch."""
+
+    prompt_tokens: int
+    ttft_microseconds: Annotated[tuple[int, ...], Field(max_length=256)] = ()
+    """Times to first token of prompts that no cache held, without the first ones of each worker."""
+    agreed: Annotated[tuple[AgreedAnswer, ...], Field(max_length=64)] = ()
+    """What the answers after the switch are compared with."""
+
+
+class LinkPassed(Wire):
+    """A link of the chain after a patch, and when it was passed."""
+
+    link: str
+    time: AwareDatetime
+
+
+class LinkFailed(Wire):
+    """The link that failed, for which reason, and what was seen."""
+
+    link: str
+    reason: str
+    message: Text = ""
+    time: AwareDatetime
+
+
+class Calibration(Wire):
+    """The measured rise of the median TTFT at one prompt size beside the estimate of it, in milliseconds."""
+
+    prompt_tokens: int
+    estimated_milliseconds: int | None = None
+    observed_milliseconds: int
+    low_milliseconds: int
+    high_milliseconds: int
+    observed_to_estimated: str = ""
+    """A decimal string; empty without an estimate."""
+
+
+class Verification(Wire):
+    """What was measured before a capability was switched on, and how far its verification has come since."""
+
+    capability: Capability
+    plan_hash: str = ""
+    before_at: AwareDatetime | None = None
+    """When the measurements before the switch were complete."""
+    before: Annotated[tuple[PromptBefore, ...], Field(max_length=16)] = ()
+    started_at: AwareDatetime | None = None
+    """When the deployment was first seen to hold the enabled values."""
+    passed: Annotated[tuple[LinkPassed, ...], Field(max_length=16)] = ()
+    verified_at: AwareDatetime | None = None
+    failed: LinkFailed | None = None
+    calibration: Annotated[tuple[Calibration, ...], Field(max_length=16)] = ()
+
+
 class PoolStatus(Wire):
     """Everything that is known about a pool."""
 
@@ -191,6 +252,8 @@ class PoolStatus(Wire):
     """When the last sweep that ran was over: from here the operator's probe.minInterval counts."""
     sweep: SweepStatus | None = None
     operation: Operation | None = None
+    verifications: Annotated[tuple[Verification, ...], Field(max_length=3), ListMap(("capability",))] = ()
+    """By capability: measurements before the switch, and the links that were passed after it."""
     history: Annotated[tuple[HistoryEntry, ...], Field(max_length=10)] = ()
     """Newest first."""
     conditions: Annotated[tuple[Condition, ...], Field(max_length=32), ListMap(("type",))] = ()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from kvgate.api.status import HistoryEntry
 from kvgate.api.wire import Condition
 from kvgate.api.words import Capability, ConditionStatus, ConditionType, Outcome
 from kvgate.core import evidence_criteria, text
@@ -13,11 +14,13 @@ from kvgate.core.drift import newer_approval
 from kvgate.core.findings import Finding
 from kvgate.core.judged import Judged
 from kvgate.core.judging import Case
+from kvgate.core.links import Progress
 from kvgate.core.memory import Action, cooled_down_at, of
 from kvgate.core.operations import Ledger
 from kvgate.core.sweeping import Wait
 from kvgate.core.switching import Held, Stands
 from kvgate.core.target import Switch, TargetProblem
+from kvgate.core.verification import Chain
 from kvgate.core.windows import WindowError, next_opening, window_open
 
 LONGEST_MESSAGE = 4096
@@ -167,12 +170,28 @@ def enabled(capability: Capability) -> Callable[[Turn], Said]:
             what = "it was switched on by another hand; set enforcement.adopt to take it over, or switch it off"
             return unknown("EnabledOutsideGate", what)
         if entry.stands is Stands.ON_OURS:
-            return unknown("AwaitingVerification", "the deployment's spec holds it; the running pods were not observed")
+            return verified(entry.chain)
         if entry.ruling.held is Held.CRITERIA:
             return false("HeldByCriteria", f"{entry.verdict.decisive.reason}: see {capability}Accepted")
         return false(f"HeldBy{entry.ruling.held}" if entry.ruling.held else "Off", held_message(turn, entry))
 
     return said
+
+
+def verified(chain: Chain | None) -> Said:
+    """What the chain after the patch has come to."""
+    if chain is None:
+        return unknown("AwaitingVerification", "the deployment's spec holds it; the running pods were not observed")
+    match chain.state:
+        case Progress.PASSED:
+            return true("Verified", chain.message)
+        case Progress.FAILED:
+            return false("VerificationFailed", f"{chain.message}; it is switched back")
+        case Progress.INCONCLUSIVE:
+            advice = "it stays on: a person must accept that reason by name in an approval, or switch it off"
+            return unknown("VerificationInconclusive", f"{chain.message}; {advice}")
+        case _:
+            return unknown("AwaitingVerification", chain.message)
 
 
 def held_message(turn: Turn, entry: Judged) -> str:
@@ -185,7 +204,8 @@ def held_message(turn: Turn, entry: Judged) -> str:
         Held.DRIFTED: "another hand overwrote the field",
         Held.ROLLBACK_LOOP: "rolled back twice within 24 h: change the plan or approve anew",
         Held.TARGET: _unswitchable(entry),
-        Held.OPERATION: "another capability is being switched",
+        Held.OPERATION: "another capability is being switched, or verified after it was",
+        Held.BASELINE: entry.preparation.message if entry.preparation else "",
         Held.MODE: "spec.mode never writes the deployment; set it to Enforce to switch it on",
         Held.SUSPENDED: "spec.suspend is true",
         Held.DELETED: "the pool is being deleted",
@@ -235,8 +255,14 @@ def rolled_back(turn: Turn) -> Said:
         if not newest or newest[0].action != Action.REVERTED:
             continue
         if not newer_approval(turn.case, entry.capability, entry.plan_hash, newest[0].time):
-            return true(entry.capability, f"switched back at {text.moment(newest[0].time)}: {newest[0].reason}")
+            return true(entry.capability, _switched_back(entry, newest[0]))
     return false("NotRolledBack", "nothing was rolled back")
+
+
+def _switched_back(entry: Judged, newest: HistoryEntry) -> str:
+    failure = entry.failure
+    told = f"; {failure.link}: {failure.message}" if failure and failure.reason == newest.reason else ""
+    return f"switched back at {text.moment(newest.time)}: {newest.reason}{told}"
 
 
 TABLE: Mapping[ConditionType, Callable[[Turn], Said]] = {

@@ -14,11 +14,13 @@ from kvgate.core.kstatus import summary
 from kvgate.core.leaving import guarded
 from kvgate.core.memory import of_this_target
 from kvgate.core.operations import Ledger, settle
-from kvgate.core.steps import Collect, Decision, Line
+from kvgate.core.steps import Collect, Decision, Line, Prepare, Step, Verify
 from kvgate.core.sweeping import next_sweep_in, requested
+from kvgate.core.switching import Held
 from kvgate.core.target import TargetView
 from kvgate.core.underway import LOOK_AGAIN_SECONDS, RETRY_SECONDS, Sweeping, sweeping
 from kvgate.core.verdicts import gated
+from kvgate.core.verification import LOOK_AGAIN_SECONDS as VERIFYING_SECONDS
 from kvgate.core.world import Pool, World
 
 SOON_SECONDS = 1.0
@@ -35,10 +37,10 @@ def decide(pool: Pool, world: World, now: datetime) -> Decision:
     ledger = settle(case, judged)
     sweep = sweeping(case, judged, may_start=ledger.operation is None)
     turn = Turn(case, judged, ledger, measuring=sweep.fence is not None, wait=sweep.wait)
-    steps = (*ledger.steps, *((sweep.step,) if sweep.step else ()))
+    steps = (*ledger.steps, *((sweep.step,) if sweep.step else ()), *_asked(turn))
     line = sweep.wait.line if sweep.wait else Line.NOWHERE
     guard = guarded(case, judged, ledger, steps)
-    return Decision(guard, _status(turn, sweep), _requeue_after(case, ledger, sweep), line)
+    return Decision(guard, _status(turn, sweep), _requeue_after(turn, sweep), line)
 
 
 def _status(turn: Turn, sweep: Sweeping) -> PoolStatus:
@@ -59,9 +61,23 @@ def _status(turn: Turn, sweep: Sweeping) -> PoolStatus:
         last_sweep_at=_last_sweep(case, sweep),
         sweep=sweep.fence,
         operation=turn.ledger.operation,
+        verifications=statuses.verifications(turn),
         history=turn.ledger.history,
         conditions=stamped(said, pool.status.conditions, pool.generation, case.now),
     )
+
+
+def _asked(turn: Turn) -> tuple[Step, ...]:
+    """The prompts that are to be put to the deployment now; none while it is being patched."""
+    if turn.ledger.operation is not None:
+        return ()
+    steps: list[Step] = []
+    for entry in turn.judged:
+        if entry.chain and entry.chain.exam:
+            steps.append(Verify(entry.capability, entry.chain.exam))
+        if entry.preparation and entry.preparation.exam and entry.ruling.held is Held.BASELINE:
+            steps.append(Prepare(entry.capability, entry.preparation.exam))
+    return tuple(steps)
 
 
 def _permitted(entry: Judged, case: Case) -> bool:
@@ -82,7 +98,14 @@ def _last_sweep(case: Case, sweep: Sweeping) -> datetime | None:
     return max(case.now, fence.started_at)
 
 
-def _requeue_after(case: Case, ledger: Ledger, sweep: Sweeping) -> float:
+def _requeue_after(turn: Turn, sweep: Sweeping) -> float:
+    looks = [entry.chain.look_again_seconds for entry in turn.judged if entry.chain]
+    looks += [turn.case.pool.spec.monitor.interval.seconds] if turn.case.events is not None else []
+    looks += [VERIFYING_SECONDS for entry in turn.judged if entry.ruling.held is Held.BASELINE]
+    return min(_unverified_after(turn.case, turn.ledger, sweep), *looks, IDLE_SECONDS)
+
+
+def _unverified_after(case: Case, ledger: Ledger, sweep: Sweeping) -> float:
     if ledger.recorded or ledger.operation:
         return SOON_SECONDS
     if sweep.fence is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from kvgate.api.status import BaselineEntry, CapabilityStatus
+from kvgate.api.status import BaselineEntry, CapabilityStatus, LinkFailed
 from kvgate.api.words import Approval, Capability, DeleteAction, Mode, OnConflict, Outcome
 from kvgate.core import memory
 from kvgate.core.approvals import Plan, Standing, standing
@@ -13,9 +13,12 @@ from kvgate.core.drift import drifted, looping
 from kvgate.core.findings import Concern, Verdict
 from kvgate.core.judging import Case
 from kvgate.core.planhash import plan_hash
+from kvgate.core.preparing import Preparation, prepare
 from kvgate.core.switching import Held, Move, Ruling, Situation, Stands, rule
 from kvgate.core.target import Switch, TargetView, Toggle
 from kvgate.core.verdicts import judge
+from kvgate.core.verification import Chain, under_way, verify
+from kvgate.core.verification import remembered as verified_before
 from kvgate.core.windows import WindowError, window_open
 
 
@@ -34,6 +37,10 @@ class Judged:
     toggle: Toggle | None
     baseline: tuple[BaselineEntry, ...]
     obstacle: Held
+    chain: Chain | None = None
+    preparation: Preparation | None = None
+    failure: LinkFailed | None = None
+    """The link at which its last verification failed."""
 
     @property
     def accepted_inconclusive(self) -> bool:
@@ -59,6 +66,8 @@ class Judged:
         """Why it is or was switched back: evidence that no longer passes, a lost approval, or a deleted pool."""
         if self.ruling.held is Held.DELETED:
             return "PoolDeleted"
+        if self.failure is not None:
+            return self.failure.reason
         return f"Approval{self.standing.state}" if self.outcome is Outcome.PASS else self.verdict.decisive.reason
 
 
@@ -73,8 +82,16 @@ def judge_capability(case: Case, capability: Capability, previous: Case | None) 
     approval = standing(_plan(case, capability, digest, proposed_at), case.world.approvals, case.now)
     stands = _stands(case, capability, toggle)
     obstacle = _obstacle(case, capability, toggle, digest, settled=verdict.settled)
+    chain = verify(case, capability, approval.kept) if _seen_on(stands, toggle) else None
+    preparation = None
+    if stands is Stands.OFF and obstacle is Held.NOTHING and toggle is not None:
+        preparation = prepare(case, capability, digest, approval.accepted)
+        obstacle = obstacle if preparation is None or preparation.ready else Held.BASELINE
     confirmed = stands is Stands.ON_OURS and _confirmed(case, previous, capability, verdict)
     ruling = rule(_situation(case, stands, verdict, approval, obstacle, confirmed=confirmed))
+    failure = chain.failed if chain else verified_before(case.pool.status, capability).failed
+    if chain is not None and failure is not None:
+        ruling = Ruling(Move.REVERT)
     if case.pool.deleted:
         ruling = _leaving(case, capability, stands, toggle)
     return Judged(
@@ -89,7 +106,14 @@ def judge_capability(case: Case, capability: Capability, previous: Case | None) 
         toggle=toggle,
         baseline=memory.baseline_of(case.pool.status, toggle),
         obstacle=obstacle,
+        chain=chain,
+        preparation=preparation,
+        failure=failure,
     )
+
+
+def _seen_on(stands: Stands, toggle: Toggle | None) -> bool:
+    return stands is Stands.ON_OURS and toggle is not None and toggle.switch is Switch.ON
 
 
 def _confirmed(case: Case, previous: Case | None, capability: Capability, verdict: Verdict) -> bool:
@@ -158,7 +182,7 @@ def _delay(case: Case, capability: Capability, toggle: Toggle | None) -> Held:
     if toggle is not None and toggle.conflict and case.pool.spec.enforcement.on_conflict is OnConflict.HOLD:
         return Held.CONFLICT
     operation = case.pool.status.operation
-    if operation is not None and operation.capability is not capability:
+    if (operation is not None and operation.capability is not capability) or under_way(case, capability):
         return Held.OPERATION
     ready_at = memory.cooled_down_at(case.pool.status, capability, case.pool.spec.rollback.cooldown.delta, case.now)
     return Held.COOLDOWN if ready_at is not None and case.now < ready_at else Held.NOTHING

@@ -12,8 +12,10 @@ from kvgate.core.conditions import Said, Turn, drifted, false, held_message, rol
 from kvgate.core.evidence_criteria import nodes_matched
 from kvgate.core.judged import Judged
 from kvgate.core.leaving import awaited
+from kvgate.core.links import Progress
 from kvgate.core.operations import REVERT
 from kvgate.core.switching import Held, Stands
+from kvgate.core.verification import CHAINS
 
 ROLLBACK_PATIENCE = timedelta(minutes=5)
 REFUSAL_PATIENCE = timedelta(seconds=30)
@@ -127,10 +129,25 @@ def adopting(turn: Turn) -> tuple[Said, ConditionType | None] | None:
 def verifying(turn: Turn) -> tuple[Said, ConditionType | None] | None:
     if turn.case.pool.spec.mode is not Mode.ENFORCE:
         return None
-    for entry in _with(turn, lambda entry: entry.stands is Stands.ON_OURS):
-        what = f"{entry.capability} is written; rollout, readiness and canaries are not observed by this version"
-        return unknown("Progressing", what), _RECONCILING
+    ours = _with(turn, lambda entry: entry.stands is Stands.ON_OURS)
+    for entry in ours:
+        if entry.chain is None and entry.capability in CHAINS:
+            what = f"{entry.capability} is written; its running pods are not observed here"
+            return unknown("Progressing", what), _RECONCILING
+        if entry.chain is not None and entry.chain.state not in {Progress.PASSED, Progress.INCONCLUSIVE}:
+            return unknown("Progressing", f"{entry.capability} is being verified: {entry.chain.message}"), _RECONCILING
+    for entry in ours:
+        if entry.chain is not None and entry.chain.state is Progress.INCONCLUSIVE:
+            return false("VerificationInconclusive", f"{entry.capability} stays on: {entry.chain.message}"), None
     return None
+
+
+def enabled(turn: Turn) -> tuple[Said, ConditionType | None] | None:
+    on = _with(turn, lambda entry: entry.stands is Stands.ON_OURS)
+    if turn.case.pool.spec.mode is not Mode.ENFORCE or not on:
+        return None
+    told = [f"{entry.capability} is {entry.chain.message if entry.chain else 'on'}" for entry in on]
+    return true("Enabled", "; ".join(told)), None
 
 
 def first_sweep(turn: Turn) -> tuple[Said, ConditionType | None] | None:
@@ -182,6 +199,7 @@ ROWS: tuple[Row, ...] = (
     verifying,
     first_sweep,
     switched_back,
+    enabled,
     observing,
     holding,
 )

@@ -36,11 +36,13 @@ def remembered(status: PoolStatus, capability: Capability) -> CapabilityStatus:
 
 
 def of_this_target(status: PoolStatus, uid: str) -> PoolStatus:
-    """The memory without what was about another deployment of the same name: baseline, operation, permissions."""
+    """The memory without what was about another deployment of the same name: baseline, operation, permissions,
+    and what was measured of it."""
     if status.target is None or not uid or status.target.uid in {"", uid}:
         return status
     fresh = status.target.model_copy(update={"uid": uid, "baseline": ()})
-    return status.model_copy(update={"target": fresh, "operation": None, "permitted": ()})
+    forgotten = {"target": fresh, "operation": None, "permitted": (), "verifications": ()}
+    return status.model_copy(update=forgotten)
 
 
 def left_on(status: PoolStatus, capability: Capability) -> bool:

@@ -65,12 +65,8 @@ def _judged(
 ) -> Preparation:
     case = view.case
     found = tuple(_before(tokens, times, answers) for tokens in exams.sizes(case))
-    memory = Verification(
-        capability=view.memory.capability,
-        plan_hash=plan_hash,
-        before_at=min(times.ended_at, answers.ended_at).replace(microsecond=0),
-        before=found,
-    )
+    since = min(times.ended_at, answers.ended_at).replace(microsecond=0)
+    memory = view.memory.model_copy(update={"plan_hash": plan_hash, "before_at": since, "before": found})
     doubts = {
         "AnswersInconclusive": too_few_agreed(View(case, memory, view.serving)),
         "TTFTInconclusive": _too_few_times(found),

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 
 from kvgate.api.words import Capability
 from kvgate.core import text
-from kvgate.core.links import Look, Progress, View
+from kvgate.core.links import Link, Look, Progress, View
 from kvgate.core.serving import ComponentRollout, FrontendSeen, Readiness, WorkerType
 from kvgate.core.target import Switch, TargetView
 
 SPLIT_TYPES = frozenset({WorkerType.PREFILL.value, WorkerType.DECODE.value})
 WHOLE_TYPES = frozenset({WorkerType.AGGREGATED.value})
+SETTLES = timedelta(seconds=30)
 FAILED_PHASE, ROLLING_PHASES = "Failed", frozenset({"Pending", "InProgress"})
 
 
@@ -28,7 +30,8 @@ def generation_observed(view: View) -> Look:
 def rollout_complete(view: View) -> Look:
     rollout = view.serving.rollout
     if rollout.phase == FAILED_PHASE:
-        return Look(Progress.FAILED, "RolloutFailed", "rollingUpdate.phase is Failed; see the deployment's status")
+        what = "rollingUpdate.phase is Failed; the deployer must see the deployment's status"
+        return Look(Progress.FAILED if _settled(view) else Progress.WAITING, "RolloutFailed", what)
     behind = tuple(_behind(component) for component in rollout.components if not component.complete)
     if rollout.phase in ROLLING_PHASES or behind:
         told = text.listed(behind) or "every component is up to date"
@@ -40,6 +43,12 @@ def rollout_complete(view: View) -> Look:
     if not rollout.ready:
         return Look(Progress.WAITING, "RolloutNotComplete", "the deployment's Ready condition is not True")
     return Look(Progress.PASSED, "RolloutComplete", f"all pods of {len(rollout.components)} components are up to date")
+
+
+def _settled(view: View) -> bool:
+    """The word of the rollout before may stand in the status for a moment after the generation was observed."""
+    seen = (entry.time for entry in view.memory.passed if entry.link == Link.GENERATION)
+    return any(view.case.now - time >= SETTLES for time in seen)
 
 
 def _behind(component: ComponentRollout) -> str:

@@ -15,6 +15,7 @@ from kvgate.api.status import (
     PathRate,
     RoutingStatus,
     TargetStatus,
+    Verification,
 )
 from kvgate.api.words import Outcome
 from kvgate.core.benchmark_status import benchmark_status
@@ -27,6 +28,7 @@ from kvgate.core.operations import Ledger
 from kvgate.core.rates import lower_percentile
 from kvgate.core.split_criteria import added_ttft
 from kvgate.core.target import Switch, TargetView
+from kvgate.core.verification import remembered, resting
 from kvgate.core.world import KVKnown
 
 
@@ -156,3 +158,19 @@ def target(turn: Turn) -> TargetStatus | None:
     if not isinstance(seen, TargetView):
         return before
     return TargetStatus(uid=seen.uid, router_mode=seen.router_mode, split=seen.split, baseline=turn.ledger.baseline)
+
+
+def verifications(turn: Turn) -> tuple[Verification, ...]:
+    """What was measured before each switch and passed after it; nothing of a capability of which nothing is known."""
+    kept = (_verification(turn, entry) for entry in turn.judged)
+    return tuple(memory for memory in kept if memory != Verification(capability=memory.capability))
+
+
+def _verification(turn: Turn, entry: Judged) -> Verification:
+    if entry.chain is not None:
+        return entry.chain.memory
+    if entry.preparation is not None:
+        return entry.preparation.memory
+    memory = remembered(turn.case.pool.status, entry.capability)
+    off = entry.toggle is not None and entry.toggle.switch is Switch.OFF
+    return resting(memory) if off else memory

@@ -8,6 +8,7 @@ from enum import StrEnum
 from kvgate.api.status import BaselineEntry, PoolStatus
 from kvgate.api.words import Capability
 from kvgate.core.evidence import Path
+from kvgate.core.serving import Exam
 from kvgate.core.target import ToggleStep
 
 
@@ -63,6 +64,22 @@ class Recommend:
 
 
 @dataclass(frozen=True)
+class Prepare:
+    """Put prompts to the deployment before a capability is switched on, in the background."""
+
+    capability: Capability
+    exam: Exam
+
+
+@dataclass(frozen=True)
+class Verify:
+    """Put prompts to the deployment once a capability is on, in the background."""
+
+    capability: Capability
+    exam: Exam
+
+
+@dataclass(frozen=True)
 class Abandon:
     """End the sweep of a pool that is being deleted; nothing of it becomes evidence."""
 
@@ -81,7 +98,7 @@ class LetGo:
     reason: str
 
 
-Step = Measure | Introduce | Collect | Abandon | Enable | Revert | Recommend | HoldDeletion | LetGo
+Step = Measure | Introduce | Collect | Abandon | Prepare | Verify | Enable | Revert | Recommend | HoldDeletion | LetGo
 
 
 class Line(StrEnum):

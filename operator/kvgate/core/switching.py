@@ -43,6 +43,7 @@ class Held(StrEnum):
     ROLLBACK_LOOP = "RollbackLoop"
     TARGET = "Target"
     OPERATION = "Operation"
+    BASELINE = "Baseline"
     CONFLICT = "Conflict"
     DELETED = "Deleted"
     OUTSIDE_GATE = "OutsideGate"

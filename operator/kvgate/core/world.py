@@ -14,6 +14,7 @@ from kvgate.core.approvals import GivenApproval
 from kvgate.core.estimate import KVSize
 from kvgate.core.events_seen import EventsSeen
 from kvgate.core.evidence import Evidence, NodeIdentity, Path
+from kvgate.core.serving import ServingSeen
 from kvgate.core.target import TargetProblem, TargetView
 from kvgate.core.workers import WorkerPod
 
@@ -133,4 +134,6 @@ class World:
     benchmark_problem: str = ""
     patch_problem: str = ""
     """Why the patch that is meant could not be written when it was last tried."""
+    serving: ServingSeen | None = None
+    """The running deployment; None where there are no pods to look at, as in a directory."""
     observed_requests_per_second: float | None = None

@@ -16,11 +16,14 @@ from kvgate.core.steps import (
     Introduce,
     LetGo,
     Measure,
+    Prepare,
     Recommend,
     Revert,
     Step,
+    Verify,
 )
 from kvgate.core.world import Pool, World
+from kvgate.edge import serving
 from kvgate.edge.cluster import collecting, sweeps, writing
 from kvgate.edge.cluster.client import POOLS, Client, Document
 from kvgate.edge.cluster.reading import ReadPool, read_all
@@ -29,6 +32,7 @@ from kvgate.edge.cluster.slots import SweepSlots
 from kvgate.edge.cluster.sweeps import ProbePolicy
 from kvgate.edge.errors import EdgeError, MeasureError, PoolGoneError, WriteConflictError
 from kvgate.edge.observe import ConfigReader, world_of
+from kvgate.edge.verifier import Verifier
 from kvgate.edge.worker_config import WorkerConfigs
 
 RETRY_AFTER = timedelta(seconds=55)
@@ -49,6 +53,7 @@ class ClusterGround:
         instance: str = "kvgate",
         worker_config: ConfigReader | None = None,
         namespaces: Sequence[str] = (),
+        verifier: Verifier | None = None,
     ) -> None:
         """`namespaces` are those that the operator serves, all where none is named: their pools' sweeps are counted."""
         self._client = client
@@ -58,6 +63,7 @@ class ClusterGround:
         self._instance = instance
         self._worker_config = worker_config or WorkerConfigs()
         self._namespaces = tuple(namespaces) or ("",)
+        self._verifier = verifier or Verifier(clock)
         self._slots = SweepSlots(self._pools, clock)
         self._refused: dict[str, tuple[datetime, str]] = {}
         """When and why a step of a pool's sweep could not be done, by the pool's uid: the next look tells it."""
@@ -72,10 +78,13 @@ class ClusterGround:
             pool = read_all(self._client, namespace, name, policy.allowed_nodes)
         except PoolGoneError:
             self._slots.forget(key)
+            self._verifier.forget(key)
             raise
         seen = sweeps.standing(self._client, pool, collected=self._collected(pool))
+        world = world_of(pool, pool.objects, self._worker_config)
         world = replace(
-            world_of(pool, pool.objects, self._worker_config),
+            world,
+            serving=serving.seen(self._verifier, pool, world.pods, pool.objects),
             sweep=seen.sweep,
             sweep_jobs=seen.jobs,
             sweep_problem=policy.problem(pool) or self._refusal(pool),
@@ -122,6 +131,8 @@ class ClusterGround:
                 sweeps.clear(self._client, read.owner, step.run_id)
             case Enable() | Revert() | Recommend():
                 self._patch(read, step)
+            case Prepare() | Verify():
+                serving.ask(self._verifier, read, world.pods, step)
             case HoldDeletion() | LetGo():
                 writing.set_finalizer(self._client, read, held=isinstance(step, HoldDeletion))
 
