@@ -66,6 +66,22 @@ def found() -> frozenset[Found]:
     return frozenset(pairs | unknown | errors | {("Inconclusive", REDUCED_CAPACITY)})
 
 
+def looks() -> frozenset[Found]:
+    """Progress and reason of every look at a link of the chain after a patch, but for the empty ones."""
+    calls = [call for tree in _trees("core") for call in _calls(tree, frozenset({"Look"}), 1)]
+    return frozenset(
+        (state, word) for call in calls for state in _states(call.args[0]) for word in _words(call.args[1]) if word
+    )
+
+
+def _states(node: ast.expr) -> Iterator[str]:
+    """The progress that a look gives, where it stands in the code."""
+    found = (part for part in ast.walk(node) if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name))
+    yield from (
+        part.attr.capitalize() for part in found if isinstance(part.value, ast.Name) and part.value.id == "Progress"
+    )
+
+
 def _of_problems(problem: str) -> frozenset[str]:
     trees = (*_trees("core"), *_trees("edge"))
     calls = [call for tree in trees for call in _calls(tree, frozenset({problem}), 0)]

@@ -7,6 +7,7 @@ import pytest
 from kvgate.api.words import ApprovalState, Capability, ConditionType
 from kvgate.core.conditions import TABLE
 from kvgate.core.evidence import FAULTS_OF_THE_PATH, FailureKind
+from kvgate.core.links import SPANS, Link
 from kvgate.core.memory import Action
 from tests.docs import pages, reasons
 
@@ -20,6 +21,7 @@ TOLD_UNDER = {
     "accepted": ACCEPTED,
     "approved": "Approved",
     "enabled": ENABLED,
+    "verified": ENABLED,
     "drifted": "Drifted",
     "rolled_back": "RolledBack",
 }
@@ -44,9 +46,11 @@ def test_every_function_that_tells_a_condition_has_its_section() -> None:
     assert told == set(TABLE)
 
 
-@pytest.mark.parametrize("function", TOLD_UNDER)
-def test_each_section_has_exactly_the_reasons_of_its_condition(function: str) -> None:
-    assert reasons_under(TOLD_UNDER[function]) == reasons.told("conditions")[function]
+@pytest.mark.parametrize("section", dict.fromkeys(TOLD_UNDER.values()))
+def test_each_section_has_exactly_the_reasons_of_its_condition(section: str) -> None:
+    functions = [function for function, under in TOLD_UNDER.items() if under == section]
+    told = reasons.told("conditions")
+    assert reasons_under(section) == set().union(*(told[function] for function in functions))
 
 
 def test_the_section_of_ready_has_exactly_the_reasons_of_the_kstatus_rows() -> None:
@@ -67,6 +71,18 @@ def test_every_finding_stands_there_with_its_outcome() -> None:
     assert sorted(written) == sorted(reasons.found())
 
 
+def test_every_link_stands_there_in_order_with_its_deadline() -> None:
+    rows = {row.word: row.cells[3] for row in pages.rows(PAGE, "link")}
+    assert list(rows) == list(Link)
+    minutes = {link: f"{span.total_seconds() / 60:.0f} minutes" for link, span in SPANS.items()}
+    assert [link for link, told in rows.items() if not told.startswith(minutes[Link(link)])] == []
+
+
+def test_every_look_at_a_link_stands_there_with_what_it_comes_to() -> None:
+    written = {(state.strip(), row.word) for row in pages.rows(PAGE, "look") for state in row.cells[1].split(",")}
+    assert written == reasons.looks()
+
+
 def test_every_failure_of_a_sample_is_explained_and_judged_as_the_code_does() -> None:
     judged = {row.word: row.cells[1] for row in pages.rows(PAGE, "failure")}
     assert judged == {kind: "Unreachable" if kind in FAULTS_OF_THE_PATH else "no answer" for kind in FailureKind}
@@ -85,7 +101,7 @@ def test_a_rollback_is_told_by_the_capability() -> None:
 
 def test_every_row_says_what_it_means_and_who_must_act() -> None:
     actors = {"owner", "deployer", "network", "approver", "admin", "nobody"}
-    rows = [row for kind in ("reason", "finding", "heldBy", "approval") for row in pages.rows(PAGE, kind)]
+    rows = [row for kind in ("reason", "finding", "heldBy", "approval", "look") for row in pages.rows(PAGE, kind)]
     assert [row.word for row in rows if row.cells[-2] not in actors] == []
     assert [row.word for row in rows if row.cells[-2] != "nobody" and not row.cells[-1]] == []
 
