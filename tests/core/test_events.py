@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kvgate.api.words import Outcome
 from kvgate.core.events import judge_events
 from kvgate.core.events_seen import Declared, Declares, EventsSeen, FrontendLook, Routes, WorkerLook, WorkerSeen
-from kvgate.core.events_view import full_blocks
+from kvgate.core.events_series import full_blocks
 from tests.core.event_looks import (
     ANNOUNCED,
     BLOCK,

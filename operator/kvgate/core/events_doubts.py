@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from kvgate.api.words import Outcome
 from kvgate.core.events_seen import Declares, FrontendLook, Routes, WorkerLook, WorkerSeen
-from kvgate.core.events_view import CRITERION, LOOKS, READY_SECONDS, SILENT_BLOCKS, Pod, View, lasted, life, named
+from kvgate.core.events_series import LOOKS, lasted, life
+from kvgate.core.events_view import CRITERION, READY_SECONDS, SILENT_BLOCKS, Pod, View, named
 from kvgate.core.findings import Concern, Finding
 
 

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from kvgate.api.words import Outcome
 from kvgate.core.events_seen import Declares, FrontendLook, FrontendSeen, Routes, WorkerLook, WorkerSeen
-from kvgate.core.events_view import (
-    CRITERION,
-    READY_SECONDS,
-    SILENT_BLOCKS,
-    View,
-    applied,
-    growth,
-    lasted,
-    life,
-    named,
-)
+from kvgate.core.events_series import growth, lasted, life
+from kvgate.core.events_view import CRITERION, READY_SECONDS, SILENT_BLOCKS, View, applied, named
 from kvgate.core.findings import Concern, Finding
 from kvgate.core.text import listed
 

@@ -32,6 +32,7 @@ from kvgate.edge.cluster.slots import SweepSlots
 from kvgate.edge.cluster.sweeps import ProbePolicy
 from kvgate.edge.errors import EdgeError, MeasureError, PoolGoneError, WriteConflictError
 from kvgate.edge.observe import ConfigReader, world_of
+from kvgate.edge.scrapes import EventLooks, watched_pods
 from kvgate.edge.verifier import Verifier
 from kvgate.edge.worker_config import WorkerConfigs
 
@@ -64,6 +65,7 @@ class ClusterGround:
         self._worker_config = worker_config or WorkerConfigs()
         self._namespaces = tuple(namespaces) or ("",)
         self._verifier = verifier or Verifier(clock)
+        self._events = EventLooks(clock)
         self._slots = SweepSlots(self._pools, clock)
         self._refused: dict[str, tuple[datetime, str]] = {}
         """When and why a step of a pool's sweep could not be done, by the pool's uid: the next look tells it."""
@@ -85,6 +87,7 @@ class ClusterGround:
         world = replace(
             world,
             serving=serving.seen(self._verifier, pool, world.pods, pool.objects),
+            events=self._events.seen(pool, lambda: watched_pods(pool, world, pool.objects)),
             sweep=seen.sweep,
             sweep_jobs=seen.jobs,
             sweep_problem=policy.problem(pool) or self._refusal(pool),

@@ -1,0 +1,231 @@
+"""Looks at the KV events of a pool's pods: each asked by its own address, never a Service, and the last few kept."""
+
+from __future__ import annotations
+
+import ipaddress
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TypeVar
+
+from requests.exceptions import RequestException, Timeout, TooManyRedirects
+from urllib3.exceptions import HTTPError
+from urllib3.exceptions import TimeoutError as ReadTimeout
+
+from kvgate.api.words import KVEvents
+from kvgate.core.events_seen import EventsSeen, FrontendLook, WorkerLook
+from kvgate.core.events_series import kept
+from kvgate.core.world import Pool, World
+from kvgate.dynamo.document import at
+from kvgate.dynamo.metrics import Unreadable, frontend_counts, worker_counts
+from kvgate.dynamo.shape import Target
+from kvgate.dynamo.watched import Watched, WatchedFrontend, WatchedWorker, watched
+from kvgate.edge.bounded_http import BoundedAdapter, TooLargeError, plain_session, within
+from kvgate.edge.objects import Objects
+from kvgate.edge.observe import target_document, target_of
+
+LONGEST_SECONDS = 5.0
+ROUND_SECONDS = 10.0
+"""One look at all pods of a pool; those that it does not reach come first at the next."""
+AT_ONCE = 16
+LARGEST_SCRAPE_BYTES = 4 * 1024 * 1024
+MOST_LOOKS = 8
+MOST_POOLS = 1024
+EARLY_SECONDS = 0.5
+"""A look may be that much early, so that a turn that comes a moment before is not lost."""
+
+Look = WorkerLook | FrontendLook
+Counts = TypeVar("Counts")
+Fetch = Callable[[str, int], "str | Unread"]
+
+
+@dataclass(frozen=True)
+class Unread:
+    """Why a pod gave no metrics."""
+
+    message: str
+
+
+@dataclass
+class _Memory:
+    """The looks at one pool's pods, by the pods' uid."""
+
+    taken_at_seconds: float
+    workers: dict[str, tuple[WorkerLook, ...]] = field(default_factory=dict)
+    frontends: dict[str, tuple[FrontendLook, ...]] = field(default_factory=dict)
+
+
+class EventLooks:
+    """The looks at the pods of all pools, in memory alone: after a restart two looks are due again."""
+
+    def __init__(
+        self,
+        clock: Callable[[], datetime],
+        monotonic: Callable[[], float] = time.monotonic,
+        fetch: Fetch | None = None,
+        round_seconds: float = ROUND_SECONDS,
+    ) -> None:
+        self._clock = clock
+        self._monotonic = monotonic
+        self._fetch = fetch or get_metrics
+        self._seconds = round_seconds
+        self._lock = threading.Lock()
+        self._pools: OrderedDict[str, _Memory] = OrderedDict()
+
+    def seen(self, pool: Pool, pods: Callable[[], Watched | None]) -> EventsSeen | None:
+        """What is known of the pool's KV events, looked at anew once in each monitor.interval. None where the pool does
+        not ask for them: then nobody is asked, and what was known is forgotten. Within ROUND_SECONDS; never raises for
+        what a pod does."""
+        found = pods() if wants_events(pool) else None
+        if found is None:
+            self.forget(pool.uid)
+            return None
+        memory = self._memory(pool.uid)
+        if self._monotonic() - memory.taken_at_seconds >= pool.spec.monitor.interval.seconds - EARLY_SECONDS:
+            memory.taken_at_seconds = self._monotonic()
+            self._look(memory, found)
+        return _seen(memory, found)
+
+    def forget(self, uid: str) -> None:
+        """The pool is gone, or asks for no events any more."""
+        with self._lock:
+            self._pools.pop(uid, None)
+
+    def _memory(self, uid: str) -> _Memory:
+        with self._lock:
+            memory = self._pools.pop(uid, None) or _Memory(-float("inf"))
+            self._pools[uid] = memory
+            while len(self._pools) > MOST_POOLS:
+                self._pools.popitem(last=False)
+            return memory
+
+    def _look(self, memory: _Memory, found: Watched) -> None:
+        now = self._clock()
+        read = _read_all(self._fetch, _oldest_first(memory, (*found.workers, *found.frontends)), self._seconds)
+        memory.workers = {
+            pod.uid: kept((*memory.workers.get(pod.uid, ()), _worker_look(pod, now, read)), MOST_LOOKS)
+            for pod in found.workers
+        }
+        memory.frontends = {
+            pod.uid: kept((*memory.frontends.get(pod.uid, ()), _frontend_look(pod, now, read)), MOST_LOOKS)
+            for pod in found.frontends
+        }
+
+
+def watched_pods(pool: Pool, world: World, objects: Objects) -> Watched | None:
+    """The pods to look at; None where there is no deployment that can be read, or another pool owns it."""
+    source = target_document(pool, objects)
+    target = None if source is None else target_of(source)
+    if not isinstance(target, Target) or world.claimed_by:
+        return None
+    bodies = [body for body in objects.pods if at(body, "metadata", "namespace") == pool.namespace]
+    told = [one for one in objects.metadata if one.namespace == pool.namespace]
+    return watched(target, world.pods, bodies, told)
+
+
+def wants_events(pool: Pool) -> bool:
+    """Whether somebody waits for an answer: routing is gated, needs events, and the pool acts."""
+    routing = pool.spec.criteria.routing
+    acts = not pool.spec.suspend and not pool.deleted
+    return acts and routing is not None and routing.kv_events is KVEvents.REQUIRED
+
+
+Pod = WatchedWorker | WatchedFrontend
+Answers = Mapping[str, "str | Unread"]
+
+
+def _oldest_first(memory: _Memory, pods: Iterable[Pod]) -> list[Pod]:
+    """Pods whose last look gave nothing, or that were never looked at, come first."""
+
+    def order(pod: Pod) -> tuple[bool, str]:
+        looks: tuple[Look, ...] = memory.workers.get(pod.uid, ()) or memory.frontends.get(pod.uid, ())
+        return bool(looks) and looks[-1].counts is not None, pod.uid
+
+    return sorted(pods, key=order)
+
+
+def _read_all(fetch: Fetch, pods: list[Pod], seconds: float) -> Answers:
+    """What each pod answered. A slow one holds up none but itself: what is not there in time is left behind."""
+    late = Unread(f"not reached within {seconds:g} s; {_ADMIN}")
+    answers: dict[str, str | Unread] = {pod.uid: late for pod in pods if pod.address}
+    pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="scrape")
+    try:
+        asked = {pool.submit(fetch, pod.address, pod.port): pod.uid for pod in pods if pod.address}
+        done, _ = wait(asked, timeout=seconds)
+        for future in done:
+            answers[asked[future]] = future.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    return answers
+
+
+def _worker_look(pod: WatchedWorker, now: datetime, read: Answers) -> WorkerLook:
+    counts, problem = _counted(pod, read, worker_counts)
+    return WorkerLook(now, pod.advert, counts, problem)
+
+
+def _frontend_look(pod: WatchedFrontend, now: datetime, read: Answers) -> FrontendLook:
+    counts, problem = _counted(pod, read, frontend_counts)
+    return FrontendLook(now, counts, problem)
+
+
+def _counted(pod: Pod, read: Answers, count: Callable[[str], Counts | Unreadable]) -> tuple[Counts | None, str]:
+    where = f"/metrics at {_host(pod.address)}:{pod.port}" if pod.address else "the pod has no address yet"
+    answer = read.get(pod.uid)
+    if answer is None:
+        return None, where
+    counted = Unreadable(answer.message) if isinstance(answer, Unread) else count(answer)
+    return (None, f"{where}: {counted.message}") if isinstance(counted, Unreadable) else (counted, "")
+
+
+def _seen(memory: _Memory, found: Watched) -> EventsSeen:
+    return EventsSeen(
+        found.routes,
+        tuple(replace(pod.worker, looks=memory.workers.get(pod.uid, ())) for pod in found.workers),
+        tuple(replace(pod.frontend, looks=memory.frontends.get(pod.uid, ())) for pod in found.frontends),
+    )
+
+
+def get_metrics(address: str, port: int) -> str | Unread:
+    """The text at /metrics of one pod, within LONGEST_SECONDS and LARGEST_SCRAPE_BYTES. Never raises."""
+    if not (host := _host(address)):
+        return Unread("its address is none")
+    adapter = BoundedAdapter(LONGEST_SECONDS, LARGEST_SCRAPE_BYTES)
+
+    def call() -> bytes:
+        with plain_session() as session:
+            session.mount("http://", adapter)
+            headers = {"Accept": "text/plain", "Accept-Encoding": "identity"}
+            url = f"http://{host}:{port}/metrics"
+            return session.get(url, headers=headers, timeout=LONGEST_SECONDS, allow_redirects=False).content
+
+    try:
+        body = within(LONGEST_SECONDS, call, adapter.cut)
+    except _FAILURES as error:
+        return Unread(next(message for kinds, message in _FAULTS if isinstance(error, kinds)))
+    if adapter.status != 200:
+        return Unread(f"HTTP {adapter.status}, expected 200; the deployer must enable metrics there")
+    return body.decode("utf-8", errors="replace")
+
+
+def _host(address: str) -> str:
+    """A pod's address as a URL has it; empty for what is none."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return ""
+    return f"[{parsed}]" if parsed.version == 6 else str(parsed)
+
+
+_ADMIN = "the cluster's administrator must see whether a NetworkPolicy keeps kvgate away"
+_FAULTS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
+    ((TimeoutError, Timeout, ReadTimeout), f"no whole answer within {LONGEST_SECONDS:g} s; {_ADMIN}"),
+    ((TooLargeError,), f"above the limit of {LARGEST_SCRAPE_BYTES} bytes; the deployer must expose less there"),
+    ((TooManyRedirects,), "a redirect, which is not followed; the deployer must expose metrics at the pod itself"),
+    ((RequestException, HTTPError, OSError, ValueError), f"no connection, or it broke off; {_ADMIN}"),
+)
+_FAILURES = tuple(kind for kinds, _ in _FAULTS for kind in kinds)
