@@ -148,7 +148,7 @@ class Scene:
         budget: str,
         *,
         requests_per_second: str = "0.2",
-        rollback: Mapping[str, str] | None = None,
+        rollback: Mapping[str, object] | None = None,
         **fabric: object,
     ) -> None:
         """Make the pool."""

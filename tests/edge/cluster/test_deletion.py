@@ -282,3 +282,13 @@ def test_evidence_that_the_pool_keeps_outlives_it(yard: Yard) -> None:
     deleted_amid_a_sweep(yard, fabric=fabric)
     eventually(lambda: _tried(yard), GC_SECONDS)
     eventually(lambda: left(yard) == ["fabrep/qwen3-earlier", "fabrep/qwen3-earlier-0"], GC_SECONDS)
+
+
+def test_evidence_follows_what_the_pool_says_of_it_at_the_end_of_the_next_sweep(yard: Yard) -> None:
+    yard.policy = ProbePolicy()
+    collecting.store(yard.client, yard.observe()[0], cases.evidence(run_id="earlier", pool_uid=yard.observe()[0].uid))
+    for kept in (True, False):
+        change = json.dumps({"spec": {"fabric": {"reports": {"retainOnDelete": kept}}}})
+        yard.kubectl("patch", "kvpool", "qwen3", "--type=merge", "-p", change)
+        collecting.tidy(yard.client, yard.observe()[0], "earlier")
+        assert ("ownerReferences" in yard.get("fabrep", "qwen3-earlier")["metadata"]) == (not kept)

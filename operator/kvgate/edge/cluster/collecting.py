@@ -168,6 +168,7 @@ def tidy(client: Client, pool: ReadPool, run_id: str) -> None:
     index = next((r for r in own if r.metadata.name == index_name(pool, run_id) and r.spec.shards), None)
     if index is not None:
         _own_shards(client, pool, index, listed)
+    _own_indexes(client, pool, listed)
     for report in superseded(own, pool.spec.fabric.reports.keep):
         try:
             client.delete(REPORTS, pool.namespace, report.metadata.name, report.metadata.uid)
@@ -183,3 +184,13 @@ def _own_shards(client: Client, pool: ReadPool, index: FabricReport, listed: Seq
         name, held = text(at(found, "metadata", "name")), mappings(at(found, "metadata", "ownerReferences"))
         if name in named and not any(entry.get("uid") == index.metadata.uid for entry in held):
             client.merge(REPORTS, pool.namespace, name, {"metadata": {"ownerReferences": [owner]}})
+
+
+def _own_indexes(client: Client, pool: ReadPool, listed: Sequence[Document]) -> None:
+    """As reports.retainOnDelete says now, whatever it said when they were written."""
+    wanted = _owners(pool)
+    for found in listed:
+        ours = at(found, "spec", "poolRef", "uid") == pool.uid and bool(at(found, "spec", "shards"))
+        if ours and is_owned(found, pool.uid) != bool(wanted):
+            name = text(at(found, "metadata", "name"))
+            client.merge(REPORTS, pool.namespace, name, {"metadata": {"ownerReferences": wanted or None}})
