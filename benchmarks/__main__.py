@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import decide_scaling, estimate_against_truth, sweep_overhead
+from benchmarks import decide_scaling, estimate_against_truth, operator_load, sweep_in_cluster, sweep_overhead
 
 if __name__ == "__main__":
     beyond = [
@@ -13,6 +13,8 @@ if __name__ == "__main__":
             ("decide_scaling", decide_scaling.main),
             ("sweep_overhead", sweep_overhead.main),
             ("estimate_against_truth", estimate_against_truth.main),
+            ("operator_load", operator_load.main),
+            ("sweep_in_cluster", sweep_in_cluster.main),
         )
         if not run()
     ]
