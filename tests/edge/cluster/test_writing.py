@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kvgate.api.status import BaselineEntry, PoolStatus
+from kvgate.api.status import BaselineEntry, Operation, PoolStatus
 from kvgate.api.words import Capability
 from kvgate.core.steps import Enable, Recommend, Revert
 from kvgate.core.target import ToggleStep
@@ -390,6 +390,31 @@ def test_a_config_map_of_somebody_else_is_left_alone(yard: Yard) -> None:
     with pytest.raises(EdgeError, match="qwen3-recommendation is not owned by the pool and is left alone"):
         carry_out(yard, Recommend(Capability.DISAGGREGATION, SPLIT_ON))
     assert yard.get("configmaps", "qwen3-recommendation")["data"] == {"mine": "1"}
+
+
+def test_a_refusal_is_remembered_until_the_same_write_goes_through(yard: Yard) -> None:
+    yard.kubectl("create", "configmap", "qwen3-recommendation", "--from-literal=mine=1")
+    assert yard.observe()[1].patch_problem == ""
+    for _ in range(2):
+        with pytest.raises(EdgeError):
+            carry_out(yard, Recommend(Capability.DISAGGREGATION, SPLIT_ON))
+    assert "is not owned by the pool and is left alone: rename or delete it" in yard.observe()[1].patch_problem
+
+    yard.kubectl("delete", "configmap", "qwen3-recommendation")
+    carry_out(yard, Recommend(Capability.DISAGGREGATION, SPLIT_ON))
+    assert yard.observe()[1].patch_problem == ""
+
+
+def test_a_refused_patch_is_told_of_its_own_operation_alone(yard: Yard) -> None:
+    with pytest.raises(EdgeError, match="held by team"):
+        carry_out(yard, SPLIT)
+    assert yard.observe()[1].patch_problem == ""
+
+    meant = Operation(id="op-1", capability=Capability.DISAGGREGATION, step="Enable", started_at=yard.clock())
+    yard.ground.write_status(yard.observe()[0], MEASURING.model_copy(update={"operation": meant}))
+    with pytest.raises(EdgeError, match="held by team"):
+        carry_out(yard, SPLIT)
+    assert "held by team: drop that line from their manifest" in yard.observe()[1].patch_problem
 
 
 # --- events and finalizers ----------------------------------------------------------------------------------------
