@@ -79,6 +79,9 @@ def test_the_state_of_one_approval(approval: GivenApproval, state: ApprovalState
     found = stands(approval)
     assert found.state is state
     assert found.permits is (state is ApprovalState.VALID)
+    assert found.permits or f"an approver must create a GateApproval for Disaggregation with planHash {HASH}" in (
+        found.message
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,6 +97,7 @@ def test_the_state_of_one_approval(approval: GivenApproval, state: ApprovalState
 def test_attestations(asked: tuple[str, ...], attested: tuple[str, ...], state: ApprovalState) -> None:
     found = stands(given(attestations=attested), of=plan(attestations=asked))
     assert found.state is state
+    assert found.permits or "an approver must create a GateApproval" in found.message
     assert all(
         word in found.message for word in asked if state is ApprovalState.ATTESTATIONS_MISSING and word not in attested
     )

@@ -104,11 +104,14 @@ def _state(plan: Plan, given: GivenApproval, now: datetime) -> tuple[ApprovalSta
     if plan.proposed_at is not None and given.created_at < plan.proposed_at:
         return ApprovalState.PLAN_CHANGED, f"GateApproval {given.name} is older than the plan. {_wanted(plan)}"
     if _too_long(given, now):
-        return ApprovalState.EXPIRED, f"GateApproval {given.name} runs for more than 90 days, which is the limit"
+        what = f"GateApproval {given.name} runs for more than 90 days, which is the limit"
+        return ApprovalState.EXPIRED, f"{what}. {_wanted(plan)}"
     if spec.expires_at <= now:
-        return ApprovalState.EXPIRED, f"GateApproval {given.name} expired at {text.moment(spec.expires_at)}"
+        what = f"GateApproval {given.name} expired at {text.moment(spec.expires_at)}"
+        return ApprovalState.EXPIRED, f"{what}. {_wanted(plan)}"
     if missing := [word for word in plan.attestations if word not in spec.attestations]:
-        return ApprovalState.ATTESTATIONS_MISSING, f"GateApproval {given.name} does not attest {', '.join(missing)}"
+        what = f"GateApproval {given.name} does not attest {', '.join(missing)}"
+        return ApprovalState.ATTESTATIONS_MISSING, f"{what}. {_wanted(plan)}, and with these attestations"
     return ApprovalState.VALID, f"GateApproval {given.name} by {spec.approver}"
 
 
