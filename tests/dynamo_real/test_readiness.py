@@ -115,3 +115,9 @@ def test_prefill_scaled_to_zero_before_aggregated_serves_is_an_outage(stage: Sta
         stage.worker("a1", Worker(generation="cccc"))
         stage.until_ready(frontend)
     assert {one.answer.status for one in load.failed()} == {503}
+
+
+def test_a_frontend_is_healthy_before_it_knows_a_model(stage: Stage) -> None:
+    """So a new frontend pod may be Ready and answer 404 for a moment."""
+    frontend = stage.frontend()
+    assert (frontend.door.get("/health")[0], frontend.door.chat("hello").status) == (200, 404)

@@ -106,6 +106,7 @@ class UserDoor(Door):
         annotations: Sequence[str] = (),
         extra: Mapping[str, object] | None = None,
         seconds: float = 60.0,
+        name: str = model.NAME,
     ) -> Answer:
         """One request of one message, with the proofs asked for; never raises for what the frontend answers."""
         more = dict(extra or {})
@@ -113,7 +114,7 @@ class UserDoor(Door):
         nvext = more.pop("nvext", {})
         assert isinstance(nvext, Mapping)
         body = {
-            "model": model.NAME,
+            "model": name,
             "messages": [{"role": "user", "content": content}],
             "max_tokens": max_tokens,
             "nvext": {**asked, **nvext},

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import TracebackType
 
+from tests.dynamo_stage import model
 from tests.dynamo_stage.client import Answer, UserDoor
 
 WORDS = "the quick brown fox jumps over the lazy dog "
@@ -38,6 +39,7 @@ class SteadyLoad:
     max_tokens: int = 24
     prompt: Callable[[int], str] = salted
     phase: str = "before"
+    model_name: str = model.NAME
     sent: list[Sent] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -84,7 +86,7 @@ class SteadyLoad:
 
     def _one(self, number: int, began: float) -> None:
         phase, at = self.phase, time.monotonic() - began
-        answer = self.door.chat(self.prompt(number), max_tokens=self.max_tokens)
+        answer = self.door.chat(self.prompt(number), max_tokens=self.max_tokens, name=self.model_name)
         with self._lock:
             self.sent.append(Sent(at, phase, answer))
 

@@ -25,6 +25,7 @@ class RouterMode(StrEnum):
 
 NAMESPACE = "demo"
 BYTES_PER_GIGABYTE = 1_000_000_000
+LOADING = "import runpy, time; time.sleep({seconds}); runpy.run_module('dynamo.mocker', run_name='__main__')"
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,13 @@ class Worker:
     `claims_events`, when set, is what the model card says of KV events, whatever the worker does. A `silent` worker has
     a registered source on whose ZMQ endpoint its engine never speaks; it caches no prefix. `router_mode`, when set, is
     advertised and wins over the frontend's. `kv_transfer_bytes_per_second` acts on a prefill worker; zero is no
-    delay. `replay` is a trace of `tests.dynamo_stage.replay`.
+    delay. `loading_seconds` pass before the worker is known to anybody, as while weights are loaded (the mocker's own
+    `--startup-time` delays answers, not readiness). `replay` is a trace of `tests.dynamo_stage.replay`.
     """
 
     role: Role = Role.AGGREGATED
     namespace: str = NAMESPACE
+    model_name: str = model.NAME
     generation: str = ""
     prefix_caching: bool = True
     claims_events: bool | None = None
@@ -73,14 +76,14 @@ class Worker:
     router_mode: str = ""
     kv_bytes_per_token: int | None = None
     kv_transfer_bytes_per_second: float | None = None
-    startup_seconds: float | None = None
+    loading_seconds: float = 0.0
     replay: Path | None = None
     zmq_events: bool = False
     arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def command(self, model_directory: Path | str, zmq_port: int) -> tuple[str, ...]:
-        words = [*self._program(), "--model-path", str(model_directory), "--model-name", model.NAME]
+        words = [*self._program(), "--model-path", str(model_directory), "--model-name", self.model_name]
         words += ["--block-size", str(self.block_size_tokens), "--num-gpu-blocks-override", str(self.blocks)]
         words += ["--speedup-ratio", f"{self.speedup:g}", "--disaggregation-mode", self.role]
         words += [] if self.prefix_caching and not self.silent else ["--no-enable-prefix-caching"]
@@ -91,7 +94,9 @@ class Worker:
         return (*words, *self.arguments)
 
     def _program(self) -> tuple[str, ...]:
-        return (str(Path(__file__).with_name("claims.py")),) if self.claim else ("-m", "dynamo.mocker")
+        if self.claim:
+            return (str(Path(__file__).with_name("claims.py")),)
+        return ("-c", LOADING.format(seconds=self.loading_seconds)) if self.loading_seconds else ("-m", "dynamo.mocker")
 
     @property
     def claim(self) -> str:
@@ -103,8 +108,7 @@ class Worker:
     def _costs(self) -> list[str]:
         bandwidth = self.kv_transfer_bytes_per_second
         words = [] if self.kv_bytes_per_token is None else ["--kv-bytes-per-token", str(self.kv_bytes_per_token)]
-        words += [] if bandwidth is None else ["--kv-transfer-bandwidth", f"{bandwidth / BYTES_PER_GIGABYTE:g}"]
-        return words + ([] if self.startup_seconds is None else ["--startup-time", f"{self.startup_seconds:g}"])
+        return words + ([] if bandwidth is None else ["--kv-transfer-bandwidth", f"{bandwidth / BYTES_PER_GIGABYTE:g}"])
 
     def variables(self, zmq_port: int) -> dict[str, str]:
         named = {"DYN_NAMESPACE": self.namespace} if self.namespace else {}

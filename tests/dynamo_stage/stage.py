@@ -27,6 +27,7 @@ from tests.dynamo_stage.specs import Frontend, Worker
 from tests.ports import free_ports
 
 LOOPBACK = "127.0.0.1"
+HTTP_PORT, SYSTEM_PORT = 8000, 9090
 READY_SECONDS = 90.0
 TAIL_BYTES = 4000
 LAUNCHER = Path(sys.executable).with_name("dynamo-python")
@@ -80,26 +81,42 @@ class Stage:
     def model_directory(self) -> Path:
         return self.ledger.state / "model"
 
-    def frontend(self, name: str = "frontend", spec: Frontend | None = None, *, wait: bool = True) -> RunningFrontend:
-        """Start a frontend; with `wait`, return when it answers HTTP, which says nothing of its models."""
+    @property
+    def discovery(self) -> Path:
+        """Where the processes tell each other of themselves, one JSON file for each endpoint and model card."""
+        return self.ledger.state / "discovery"
+
+    def frontend(
+        self, name: str = "frontend", spec: Frontend | None = None, *, wait: bool = True, address: str = LOOPBACK
+    ) -> RunningFrontend:
+        """Start a frontend; with `wait`, return when it answers HTTP, which says nothing of its models.
+
+        At an address of its own it listens on port 8000, as in a pod.
+        """
         spec = spec or Frontend()
-        port = free_ports(1)
-        process, log = self._start(name, spec.command(port, LOOPBACK), spec.variables())
-        started = RunningFrontend(name, process, log, spec, UserDoor(f"http://{LOOPBACK}:{port}"))
+        port = free_ports(1) if address == LOOPBACK else HTTP_PORT
+        process, log = self._start(name, spec.command(port, address), spec.variables(), address)
+        started = RunningFrontend(name, process, log, spec, UserDoor(f"http://{address}:{port}"))
         self.running[name] = started
         if wait:
             self.until(lambda: started.door.get("/live")[0] == 200, f"{name} to answer", started)
         return started
 
-    def worker(self, name: str, spec: Worker | None = None, *, wait: bool = True) -> RunningWorker:
-        """Start a mock worker; with `wait`, return when its own /health says that its endpoint serves."""
+    def worker(
+        self, name: str, spec: Worker | None = None, *, wait: bool = True, address: str = LOOPBACK
+    ) -> RunningWorker:
+        """Start a mock worker; with `wait`, return when its own /health says that its endpoint serves.
+
+        At an address of its own its system port is 9090, as in a pod.
+        """
         spec = spec or Worker()
-        port = free_ports(2)
+        zmq_port = free_ports(1, "0.0.0.0")
+        port = free_ports(1) if address == LOOPBACK else SYSTEM_PORT
         system = {"DYN_SYSTEM_PORT": str(port), "DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS": '["generate"]'}
-        command = spec.command(self.model_directory, port + 1)
-        process, log = self._start(name, command, {**system, **spec.variables(port + 1)})
-        events = f"tcp://{LOOPBACK}:{port + 1}" if spec.zmq_events or spec.silent else ""
-        started = RunningWorker(name, process, log, spec, Door(f"http://{LOOPBACK}:{port}"), port, events)
+        command = spec.command(self.model_directory, zmq_port)
+        process, log = self._start(name, command, {**system, **spec.variables(zmq_port)}, address)
+        events = f"tcp://{address}:{zmq_port}" if spec.zmq_events or spec.silent else ""
+        started = RunningWorker(name, process, log, spec, Door(f"http://{address}:{port}"), port, events)
         self.running[name] = started
         if wait:
             self.until(started.healthy, f"{name} to be healthy", started)
@@ -127,13 +144,21 @@ class Stage:
 
     def stop(self, *names: str, seconds: float = 20.0) -> None:
         """End these as Kubernetes does: SIGTERM, so that they drain, and SIGKILL after `seconds`."""
-        named = [self.running.pop(name).process for name in names]
-        for process in named:
-            _terminate(process)
+        named = [self.terminate(name) for name in names]
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and any(process.runs() for process in named):
             time.sleep(0.05)
         processes.kill(named)
+
+    def terminate(self, name: str) -> Process:
+        """Ask one to end and return at once; it leaves the stage, and what does not end by itself ends with it."""
+        process = self.running.pop(name).process
+        _terminate(process)
+        return process
+
+    def reap(self, process: Process) -> None:
+        """End what was asked to end, if it still runs, and take note of its end."""
+        processes.kill([process])
 
     def kill(self, *names: str) -> None:
         """End these as a crash does."""
@@ -143,20 +168,22 @@ class Stage:
         """The end of each process's log."""
         return {log.stem: log.read_bytes()[-TAIL_BYTES:].decode("utf-8", "replace") for log in self.logs.glob("*.log")}
 
-    def _start(self, name: str, command: tuple[str, ...], variables: Mapping[str, str]) -> tuple[Process, Path]:
+    def _start(
+        self, name: str, command: tuple[str, ...], variables: Mapping[str, str], address: str
+    ) -> tuple[Process, Path]:
         assert name not in self.running, f"{name} runs already"
         log = self.logs / f"{name}.log"
-        environment = {**self._common(), **variables, **self.ledger.mark}
+        environment = {**self._common(address), **variables, **self.ledger.mark}
         process = processes.start((LAUNCHER, *command), log, environment)
         self.ledger.note(Kind.PROCESS, str(process.pid), process.start_ticks)
         return process, log
 
-    def _common(self) -> dict[str, str]:
+    def _common(self, address: str) -> dict[str, str]:
         hosts = ("TCP_RPC", "EVENT_PLANE", "SYSTEM", "TCP_RESPONSE_STREAM", "HTTP_RPC")
         return {
-            **{f"DYN_{host}_HOST": LOOPBACK for host in hosts},
+            **{f"DYN_{host}_HOST": address for host in hosts},
             "DYN_DISCOVERY_BACKEND": "file",
-            "DYN_FILE_KV": str(self.ledger.state / "discovery"),
+            "DYN_FILE_KV": str(self.discovery),
             "DYN_REQUEST_PLANE": "tcp",
             "DYN_EVENT_PLANE": "zmq",
             "DYN_LOG": "info",
