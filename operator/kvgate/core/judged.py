@@ -14,6 +14,7 @@ from kvgate.core.findings import Concern, Verdict
 from kvgate.core.judging import Case
 from kvgate.core.planhash import plan_hash
 from kvgate.core.preparing import Preparation, prepare
+from kvgate.core.steps import Revert
 from kvgate.core.switching import Held, Move, Ruling, Situation, Stands, rule
 from kvgate.core.target import Switch, TargetView, Toggle
 from kvgate.core.verdicts import judge
@@ -84,7 +85,7 @@ def judge_capability(case: Case, capability: Capability, previous: Case | None) 
     obstacle = _obstacle(case, capability, toggle, digest, settled=verdict.settled)
     chain = verify(case, capability, approval.kept) if _seen_on(stands, toggle) else None
     preparation = None
-    if stands is Stands.OFF and obstacle is Held.NOTHING and toggle is not None:
+    if stands is Stands.OFF and obstacle is Held.NOTHING and not _going_back(case, capability):
         preparation = prepare(case, capability, digest, approval.accepted)
         obstacle = obstacle if preparation is None or preparation.ready else Held.BASELINE
     confirmed = stands is Stands.ON_OURS and _confirmed(case, previous, capability, verdict)
@@ -110,6 +111,11 @@ def judge_capability(case: Case, capability: Capability, previous: Case | None) 
         preparation=preparation,
         failure=failure,
     )
+
+
+def _going_back(case: Case, capability: Capability) -> bool:
+    operation = case.pool.status.operation
+    return operation is not None and operation.capability is capability and operation.step == Revert.__name__
 
 
 def _seen_on(stands: Stands, toggle: Toggle | None) -> bool:

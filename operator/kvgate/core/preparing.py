@@ -76,7 +76,7 @@ def _judged(
             advice = f"an approval that accepts {reason} by name would go on without it"
             return Preparation(view.memory, ready=False, message=f"{doubt}; {advice}", exam=_again(view, plan_hash))
     if case.now - (memory.before_at or case.now) >= STANDS_FOR:
-        what = "what was measured before the switch is too old, and is measured anew"
+        what = "what was measured before the switch no longer counts, and is measured anew"
         return Preparation(view.memory, ready=False, message=what, exam=_again(view, plan_hash))
     return Preparation(memory, ready=True)
 
