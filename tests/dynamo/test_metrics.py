@@ -103,6 +103,23 @@ def test_what_a_real_worker_exposes(name: str, dropped: int | None, stored: int 
     assert (read.dropped, read.stored, read.requests) == (dropped, stored, requests)
 
 
+@pytest.mark.parametrize(
+    ("requests", "absent"),
+    [
+        pytest.param("dynamo_frontend_requests_total 0\n", (), id="none served yet"),
+        pytest.param(
+            "dynamo_frontend_requests_total 3\n",
+            ("dynamo_frontend_input_sequence_tokens_sum", "dynamo_frontend_cached_tokens_sum"),
+            id="three served",
+        ),
+    ],
+)
+def test_families_of_tokens_come_with_the_first_request(requests: str, absent: tuple[str, ...]) -> None:
+    read = frontend_counts(f'{GAUGE} 0\n{APPLIED}{{event_type="stored",status="ok"}} 0\n{requests}')
+    assert isinstance(read, FrontendCounts)
+    assert read.absent == absent
+
+
 def test_absent_tells_every_name_that_was_tried() -> None:
     assert worker(scrape("agg-kv-worker-events-off-w1")).absent == (f"{DROPPED}_total or {DROPPED}",)
 

@@ -147,7 +147,7 @@ def frontend_counts(text: str) -> FrontendCounts | Unreadable:
         model_ready=all(read.values(Family.MODEL_READY)) if read.has(Family.MODEL_READY) else None,
         registered_workers=_workers(read),
         block_tokens=_agreed(read.values(Family.BLOCK_TOKENS)),
-        absent=read.absent(Family.MISMATCHED, Family.APPLIED, Family.INPUT_TOKENS),
+        absent=read.absent(Family.MISMATCHED, Family.APPLIED, *_after_use(read)),
     )
 
 
@@ -171,6 +171,11 @@ def worker_counts(text: str) -> WorkerCounts | Unreadable:
 
 def labels_are(**wanted: str) -> Callable[[Mapping[str, str]], bool]:
     return lambda labels: all(labels.get(name) == value for name, value in wanted.items())
+
+
+def _after_use(read: Exposition) -> tuple[Family, ...]:
+    """Families that are there once a request was served, and before that need not be."""
+    return (Family.INPUT_TOKENS, Family.CACHED_TOKENS) if read.total(Family.REQUESTS) else ()
 
 
 def _stored_but_refused(labels: Mapping[str, str]) -> bool:
