@@ -161,6 +161,17 @@ def test_a_closed_verifier_begins_nothing_and_stops_what_runs(hall: Hall) -> Non
     assert not verifier.start("pool", "Disaggregation", exam("later"), FRONTS)
 
 
+def test_one_that_no_longer_leads_asks_no_more(hall: Hall) -> None:
+    leads = True
+    verifier = Verifier(lambda: hall.now, hall.ready, hall.sit, lambda: leads)
+    verifier.start("pool", "Disaggregation", exam(), FRONTS)
+    eventually(lambda: hall.sat)
+    assert not hall.sat[0].stopped()
+    leads = False
+    eventually(lambda: not verifier.seen("pool", "tiny", (), Rollout(1)).running)
+    assert results(verifier) == {}
+
+
 def test_only_so_many_exams_are_sat_at_once(hall: Hall) -> None:
     verifier = hall.verifier()
     begun = [verifier.start(f"pool-{number}", "Disaggregation", exam(), FRONTS) for number in range(10)]

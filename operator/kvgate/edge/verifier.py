@@ -38,8 +38,10 @@ class Verifier:
         clock: Callable[[], datetime],
         ready: Callable[[Frontend, str], Readiness | str] = readiness,
         sit: Callable[[Sitting, Callable[[], datetime]], ExamResult] = Sitting.sit,
+        leads: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._clock, self._ready, self._sit = clock, ready, sit
+        """`leads` is asked before every prompt: one that no longer acts puts no load on anybody."""
+        self._clock, self._ready, self._sit, self._leads = clock, ready, sit, leads
         self._lock = threading.Lock()
         self._held: dict[str, _Held] = {}
         self._closed = threading.Event()
@@ -85,9 +87,12 @@ class Verifier:
                     earlier.set()
             stop = threading.Event()
             held.running[exam.id] = (purpose, stop)
-        sitting = Sitting(exam, tuple(frontends), lambda: stop.is_set() or self._closed.is_set())
+        sitting = Sitting(exam, tuple(frontends), lambda: self._ends(stop))
         self._thread("exam", lambda: self._sat(held, sitting))
         return True
+
+    def _ends(self, stop: threading.Event) -> bool:
+        return stop.is_set() or self._closed.is_set() or not self._leads()
 
     def _sat(self, held: _Held, sitting: Sitting) -> None:
         exam = sitting.exam

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from kvgate import __version__
+from kvgate.app.operator.leadership import NotLeadingError
 from kvgate.app.operator.logs import say
 from kvgate.app.operator.main import OperatorOptions, run_operator
 from kvgate.app.settings import Settings
@@ -18,6 +19,7 @@ from kvgate.edge.cluster.sweeps import ProbePolicy
 from kvgate.edge.connection import credentials
 from kvgate.edge.prometheus import observed_request_rate
 from kvgate.edge.promql import NoData
+from kvgate.edge.verifier import Verifier
 
 AGENT = f"kvgate/{__version__}"
 RATE_SECONDS = 300.0
@@ -30,17 +32,39 @@ def serve(options: OperatorOptions) -> int:
     def make_ground(settings: Callable[[], Settings], instance: str, require: Callable[[], None]) -> ClusterGround:
         """A step of many writes may outlast the Lease that it was begun under, so each of them asks."""
         client = Client(credentials(options.kubeconfig), AGENT, require)
-        return cluster_ground(client, settings, instance, options.namespaces)
+        return cluster_ground(client, settings, instance, options.namespaces, require)
 
     return run_operator(options, Client(credentials(options.kubeconfig), AGENT), make_ground)
 
 
 def cluster_ground(
-    client: Client, settings: Callable[[], Settings], instance: str, namespaces: Sequence[str] = ()
+    client: Client,
+    settings: Callable[[], Settings],
+    instance: str,
+    namespaces: Sequence[str] = (),
+    require: Callable[[], None] = lambda: None,
 ) -> ClusterGround:
-    """The ground of the operator that is called `instance`; the settings are asked anew at each look."""
+    """The ground of the operator that is called `instance`; the settings are asked anew at each look, and `require`
+    before each prompt."""
     rates = ObservedRates(settings, time.monotonic)
-    return ClusterGround(client, lambda: probe_policy(settings()), _now, rates, instance, namespaces=namespaces)
+    verifier = Verifier(_now, leads=lambda: _leads(require))
+    return ClusterGround(
+        client,
+        lambda: probe_policy(settings()),
+        _now,
+        rates,
+        instance,
+        namespaces=namespaces,
+        verifier=verifier,
+    )
+
+
+def _leads(require: Callable[[], None]) -> bool:
+    try:
+        require()
+    except NotLeadingError:
+        return False
+    return True
 
 
 def probe_policy(settings: Settings) -> ProbePolicy:
