@@ -3,23 +3,43 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
+from kvgate.api.status import PoolStatus
 from kvgate.api.words import Capability, ConditionType, Outcome
+from kvgate.core.ab.evidence import BenchmarkEvidence, Subject
+from kvgate.core.benchmark_criteria import digest
 from kvgate.core.decide import decide
 from kvgate.core.events_seen import EventsSeen, Routes
+from kvgate.core.judged import judge_capability
 from kvgate.core.judging import Case
 from kvgate.core.steps import Decision
-from kvgate.core.target import Switch
+from kvgate.core.switching import Move
+from kvgate.core.target import Switch, TargetView
 from kvgate.core.verdicts import judge
-from tests.core import worlds
-from tests.core.event_looks import ANNOUNCED, OFF, gauged, seen, with_advert, worker
-from tests.core.worlds import Scene
+from tests.core import cases, worlds
+from tests.core.ab.trials import experiment
+from tests.core.event_looks import (
+    ANNOUNCED,
+    OFF,
+    frontend,
+    frontend_look,
+    gauged,
+    seen,
+    with_advert,
+    worker,
+    worker_look,
+)
+from tests.core.worlds import Scene, toggle
+
+PROJECTION = '{"image":"vllm:1"}'
 
 HEALTHY = seen()
 ONE_OFF = seen(worker("w1"), with_advert("w2", OFF), frontends=(gauged("fe-1", 1),))
 APPROXIMATE = seen(routes=Routes.APPROXIMATE)
+FIRST_LOOK = seen(worker("w1", worker_look(1)), frontends=(frontend("fe-1", frontend_look(1)),))
 
 
 def gated(switch: Switch = Switch.OFF) -> Scene:
@@ -85,3 +105,32 @@ def test_before_the_switch_announced_events_are_enough() -> None:
         "True",
         "KVEventsAnnounced",
     )
+
+
+def routed(events: EventsSeen, rollback: dict[str, object]) -> Case:
+    """KV routing is on and ours; its A/B was won, and the events are as a test says."""
+    subject = Subject("target-uid", digest(PROJECTION), "agg")
+    won = BenchmarkEvidence("run-1", cases.POOL_UID, cases.NOW - timedelta(hours=1), subject, experiment(), report="r")
+    held = toggle(Capability.ROUTING, Switch.ON, projection=PROJECTION)
+    target = TargetView("target-uid", split="agg", toggles={Capability.ROUTING: held})
+    spec = {"criteria.routing": {"benchmark": {"targetRef": {"name": "staging"}}}, "mode": "Enforce", **rollback}
+    plain = cases.case(spec)
+    world = replace(plain.world, target=target, benchmarks=(won,), events=events)
+    status = PoolStatus(permitted=(Capability.ROUTING,))
+    return replace(plain, world=world, pool=replace(plain.pool, status=status))
+
+
+@pytest.mark.parametrize(
+    ("events", "rollback", "move"),
+    [
+        pytest.param(ONE_OFF, {}, Move.REVERT, id="lost"),
+        pytest.param(ONE_OFF, {"rollback.onKVEventsLost": "Hold"}, Move.HOLD, id="lost, and the pool wants to hold"),
+        pytest.param(HEALTHY, {}, Move.STAY, id="healthy"),
+        pytest.param(FIRST_LOOK, {"rollback.onEvidenceLost": "Revert"}, Move.HOLD, id="kvgate has just started"),
+        pytest.param(APPROXIMATE, {"rollback.onEvidenceLost": "Revert"}, Move.HOLD, id="a person must say"),
+    ],
+)
+def test_only_events_that_are_lost_switch_routing_back(
+    events: EventsSeen, rollback: dict[str, object], move: Move
+) -> None:
+    assert judge_capability(routed(events, rollback), Capability.ROUTING, None).ruling.move is move

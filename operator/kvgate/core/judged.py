@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kvgate.api.status import BaselineEntry, CapabilityStatus, LinkFailed
-from kvgate.api.words import Approval, Capability, DeleteAction, Mode, OnConflict, Outcome
+from kvgate.api.words import Approval, Capability, DeleteAction, EventLossAction, Mode, OnConflict, Outcome
 from kvgate.core import memory
 from kvgate.core.approvals import Plan, Standing, standing
 from kvgate.core.drift import drifted, looping
@@ -90,6 +90,7 @@ def judge_capability(case: Case, capability: Capability, previous: Case | None) 
         obstacle = obstacle if preparation is None or preparation.ready else Held.BASELINE
     confirmed = stands is Stands.ON_OURS and _confirmed(case, previous, capability, verdict)
     ruling = rule(_situation(case, stands, verdict, approval, obstacle, confirmed=confirmed))
+    ruling = _by_events(case, verdict, ruling)
     failure = chain.failed if chain else verified_before(case.pool.status, capability).failed
     if chain is not None and failure is not None:
         ruling = Ruling(Move.REVERT)
@@ -111,6 +112,17 @@ def judge_capability(case: Case, capability: Capability, previous: Case | None) 
         preparation=preparation,
         failure=failure,
     )
+
+
+def _by_events(case: Case, verdict: Verdict, ruling: Ruling) -> Ruling:
+    """KV events that are lost go by rollback.onKVEventsLost alone. Those that cannot be judged now, as after a restart
+    of kvgate or while nobody asks anything, switch nothing back."""
+    worst = [finding for finding in verdict.findings if finding.outcome is verdict.outcome]
+    if ruling.move is not Move.REVERT or any(finding.concern is not Concern.EVENTS for finding in worst):
+        return ruling
+    wish = case.pool.spec.rollback.on_kv_events_lost
+    lost = verdict.outcome is Outcome.FAIL and wish is EventLossAction.ROUND_ROBIN
+    return ruling if lost else Ruling(Move.HOLD, Held.EVIDENCE)
 
 
 def _going_back(case: Case, capability: Capability) -> bool:
