@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Protocol
 
+from tests.dynamo_stage.standin.adapters import Adapters
 from tests.dynamo_stage.standin.batches import Batch, BatchKey, Runtime
 from tests.dynamo_stage.standin.graph import CURRENT_HASH, Component, Document, Graph, read_graph
 from tests.dynamo_stage.standin.rollout import Budget, step
@@ -52,6 +53,7 @@ class StandIn:
 
     source: Source
     runtime: Runtime
+    adapters: Adapters | None = None
     faults: list[str] = field(default_factory=list)
     _known: set[tuple[str, str]] = field(default_factory=set)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -86,6 +88,10 @@ class StandIn:
         seen = Seen(graph, self.runtime.observe(graph))
         if not graph.current_hash or (seen.rolling() and seen.workers_rolled()):
             self.source.update(_annotated(graph))
+            return
+        scaled = self.adapters.scaled(graph) if self.adapters else None
+        if scaled is not None:
+            self.source.update(scaled)
             return
         for component in graph.components:
             self._roll(seen, component)
