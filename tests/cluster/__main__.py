@@ -7,7 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.cluster import binaries, harness, images, leftovers
+from tests.cluster import binaries, harness, images, leftovers, operator_image
 from tests.cluster.cache import CannotRunError, say
 from tests.cluster.controlplane import ADMIN_KUBECONFIG
 from tests.cluster.leftovers import Ledger, states
@@ -39,12 +39,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def build() -> None:
-    """Build every program, and as root fetch what the probe's image is made of."""
+    """Build every program, and as root fetch what the images are made of."""
     binaries.build_all()
     if os.geteuid() == 0:
         say(f"base of the probe's image: {images.debian_layer()}")
+        say(f"layers of the operator's image: {', '.join(map(str, operator_image.build_layers()))}")
     else:
-        say("not root: the probe's image is left out, which only the tier cluster needs")
+        say("not root: the images are left out, which only the tier cluster needs")
 
 
 def up(state: Path, rates: tuple[str, ...]) -> None:

@@ -4,10 +4,11 @@ import secrets
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
-from tests.cluster import images, leftovers
+from tests.cluster import images, leftovers, operator_image
 from tests.cluster.access import Access
 from tests.cluster.binaries import binary
 from tests.cluster.cache import CannotRunError
@@ -29,6 +30,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         if "cluster" in asked:
             binary("kubelet")
             images.debian_layer()
+        if "operator_archive" in asked:
+            operator_image.build_layers()
 
 
 @pytest.fixture(scope="session")
@@ -43,6 +46,12 @@ def cluster() -> Iterator[Cluster]:
     """A control plane of its own and three nodes, n1 and n2 on links of 1000 Mbit/s and n3 on one of 200."""
     with _state() as ledger:
         yield start_cluster(ledger)
+
+
+@pytest.fixture(scope="session")
+def operator_archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The operator's image, of this checkout."""
+    return operator_image.operator_image(tmp_path_factory.mktemp("image"))
 
 
 @contextmanager

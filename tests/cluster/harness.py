@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -51,6 +52,13 @@ class Cluster:
     def shape(self, node: str, rate: str) -> None:
         """Change the rate of the node's link in both directions, at once: `200mbit`, counting Ethernet frames."""
         network.shape(self.switch, self.nodes[node].plug, rate)
+
+    def load_image(self, archive: Path) -> None:
+        """Give an image to every node, as if each had pulled it."""
+        for node in self.nodes.values():
+            socket = str(node.state / "c.sock")
+            argv = ["ctr", "--address", socket, "--namespace", "k8s.io", "images", "import", str(archive)]
+            subprocess.run(argv, check=True, capture_output=True)
 
     def node_namespace(self, node: str) -> str:
         """The network namespace that stands for the node's host, as `ip netns exec` takes it."""

@@ -20,6 +20,7 @@ PAUSE_REFERENCE = "local.test/pause:1"
 PROBES = Path(__file__).parents[2] / "probes"
 PROBE_PACKAGES = ("python3", "iperf3")
 PROBE_USER = 65532
+"""The operator's image runs as the same."""
 PRUNED = ("usr/share/doc/", "usr/share/man/", "usr/share/locale/", "usr/share/perl", "usr/share/lintian/")
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 LAYER = "application/vnd.oci.image.layer.v1.tar"
@@ -30,7 +31,7 @@ INDEX = "application/vnd.oci.image.index.v1+json"
 
 @dataclass(frozen=True)
 class Image:
-    """What `probes/Dockerfile` says for Docker's users, said for the packer."""
+    """What a Dockerfile says for Docker's users, said for the packer."""
 
     reference: str
     entrypoint: Sequence[str]
@@ -65,14 +66,14 @@ PROBE = Image(
 
 def pause_image(directory: Path) -> Path:
     """Pack the container that holds a pod's namespaces open, into `directory`."""
-    return pack(PAUSE, [_layer([("pause", binary("pause").read_bytes(), 0o755)])], directory / "pause.tar")
+    return pack(PAUSE, [layer([("pause", binary("pause").read_bytes(), 0o755)])], directory / "pause.tar")
 
 
 def probe_image(directory: Path) -> Path:
     """Pack the walker as it is in this checkout, with Debian's python3 and iperf3, into `directory`."""
-    files = [("etc/passwd", PASSWD, 0o644), ("etc/group", GROUP, 0o644)]
+    files = accounts("probe")
     files += [(f"opt/kvgate/{p.relative_to(PROBES)}", p.read_bytes(), 0o644) for p in probe_sources()]
-    return pack(PROBE, [debian_layer().read_bytes(), _layer(files)], directory / "probe.tar")
+    return pack(PROBE, [debian_layer().read_bytes(), layer(files)], directory / "probe.tar")
 
 
 def probe_sources() -> list[Path]:
@@ -80,8 +81,12 @@ def probe_sources() -> list[Path]:
     return sorted(p for p in found if p.is_file() and "__pycache__" not in p.parts)
 
 
-PASSWD = f"root:x:0:0:root:/:/usr/sbin/nologin\nprobe:x:{PROBE_USER}:{PROBE_USER}::/:/usr/sbin/nologin\n".encode()
-GROUP = f"root:x:0:\nprobe:x:{PROBE_USER}:\n".encode()
+def accounts(user: str) -> list[tuple[str, bytes, int]]:
+    """Files that name root and the one user."""
+    no_shell = "/:/usr/sbin/nologin"
+    passwd = f"root:x:0:0:root:{no_shell}\n{user}:x:{PROBE_USER}:{PROBE_USER}::{no_shell}\n"
+    group = f"root:x:0:\n{user}:x:{PROBE_USER}:\n"
+    return [("etc/passwd", passwd.encode(), 0o644), ("etc/group", group.encode(), 0o644)]
 
 
 def pack(image: Image, layers: Sequence[bytes], target: Path) -> Path:
@@ -106,25 +111,25 @@ def pack(image: Image, layers: Sequence[bytes], target: Path) -> Path:
     return target
 
 
-def debian_layer() -> Path:
+def debian_layer(packages: Sequence[str] = PROBE_PACKAGES) -> Path:
     """These packages and what they depend on, from this system's own release: downloaded once, then cached."""
     release = _os_release()
-    key = fingerprint(release["ID"], release["VERSION_CODENAME"], platform.machine(), *PROBE_PACKAGES, *PRUNED)
-    return made_once(cache_root() / "images" / f"debian-{key}.tar", lambda path: _bootstrap(release, path))
+    key = fingerprint(release["ID"], release["VERSION_CODENAME"], platform.machine(), *packages, *PRUNED)
+    return made_once(cache_root() / "images" / f"debian-{key}.tar", lambda path: _bootstrap(release, packages, path))
 
 
-def _bootstrap(release: Mapping[str, str], target: Path) -> None:
+def _bootstrap(release: Mapping[str, str], packages: Sequence[str], target: Path) -> None:
     if shutil.which("mmdebstrap") is None:
-        raise CannotRunError("the probe's image needs mmdebstrap: install it with apt-get install mmdebstrap")
+        raise CannotRunError("an image needs mmdebstrap: install it with apt-get install mmdebstrap")
     if os.geteuid() != 0:
-        raise CannotRunError("the probe's image is made by mmdebstrap as root: run this as root")
-    say(f"fetching {', '.join(PROBE_PACKAGES)} and what they need, for the probe's image")
+        raise CannotRunError("an image is made by mmdebstrap as root: run this as root")
+    say(f"fetching {', '.join(packages)} and what they need, for an image")
     whole = target.with_name(f"{target.name}.whole.tar")
     components = "main,universe" if release["ID"] == "ubuntu" else "main"
     done = subprocess.run(
         [
             *("mmdebstrap", "--quiet", "--variant=extract", f"--components={components}"),
-            *("--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr", f"--include={','.join(PROBE_PACKAGES)}"),
+            *("--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr", f"--include={','.join(packages)}"),
             *(release["VERSION_CODENAME"], str(whole)),
         ],
         check=False,
@@ -153,11 +158,16 @@ def _os_release() -> dict[str, str]:
     return {name: value.strip('"') for name, _, value in (line.partition("=") for line in lines) if name}
 
 
-def _layer(files: Iterable[tuple[str, bytes, int]]) -> bytes:
+def layer(files: Iterable[tuple[str, bytes, int]], links: Mapping[str, str] | None = None) -> bytes:
+    """Files by name, content and mode, and symbolic links by name."""
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as layer:
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as made:
         for name, content, mode in files:
-            _add(layer, name, content, mode)
+            _add(made, name, content, mode)
+        for name, target in (links or {}).items():
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = tarfile.SYMTYPE, target
+            made.addfile(member)
     return buffer.getvalue()
 
 

@@ -84,7 +84,7 @@ def test_the_same_image_and_layers_give_the_same_bytes(archive: Path, tmp_path: 
 def test_a_base_layer_whose_download_fails_is_no_base_layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KVGATE_CACHE", str(tmp_path))
 
-    def breaks_off(release: object, target: Path) -> None:
+    def breaks_off(release: object, packages: object, target: Path) -> None:
         target.write_bytes(b"half")
         raise CannotRunError("the download broke off")
 
