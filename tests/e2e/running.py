@@ -14,12 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kvgate.app.operator.main import LEASE_NAMESPACE
 from tests.cluster.controlplane import LOOPBACK, free_port
 from tests.cluster.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 SYSTEM = "kvgate-system"
+LEASE = ("kvgate-operator", LEASE_NAMESPACE)
 START_SECONDS, END_SECONDS = 40.0, 75.0
+LAST_LINES = 25
 KVGATE = (sys.executable, "-m", "kvgate.app")
 
 
@@ -40,7 +43,6 @@ class Operator:
             *self.command,
             "operator",
             f"--settings={self.settings}",
-            f"--lease-namespace={SYSTEM}",
             f"--health-port={self.health_port}",
         ]
         environment = {**os.environ, **self.environment, "KUBECONFIG": str(self.kubeconfig)}
@@ -99,8 +101,12 @@ class Operator:
         bad = (line for line in self.lines() if line.get("level") in {"error", "critical"} or _is_forbidden(line))
         return [json.dumps(line) for line in bad]
 
-    def last_words(self, lines: int = 25) -> str:
-        return "\n".join(self.log.read_text(encoding="utf-8").splitlines()[-lines:])
+    def said(self, message: str) -> int:
+        """How many lines say it."""
+        return sum(line.get("message") == message for line in self.lines())
+
+    def last_words(self) -> str:
+        return "\n".join(self.log.read_text(encoding="utf-8").splitlines()[-LAST_LINES:])
 
 
 def _is_forbidden(line: dict[str, Any]) -> bool:

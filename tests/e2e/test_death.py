@@ -14,7 +14,7 @@ import pytest
 from kvgate.api.status import PoolStatus
 from tests.e2e.documents import NAMESPACE
 from tests.e2e.mortal import WRITES
-from tests.e2e.running import SYSTEM
+from tests.e2e.running import LEASE
 from tests.e2e.stage import (
     APPROVAL,
     AS_BEFORE,
@@ -36,7 +36,6 @@ MORTAL = (sys.executable, "-m", "tests.e2e.mortal")
 WRITES_OF_A_LIFE = 3
 """With first lives of one, two and three writes, each kind of write is some life's last. With fewer it would never get
 on: evidence that is half written is deleted, and both halves are written again."""
-LEASE = "kvgate-operator"
 MOST_DEATHS = 30
 LIFE_SECONDS = 40.0
 
@@ -59,7 +58,8 @@ def mortal(shaped: Stage, tmp_path: Path, request: pytest.FixtureRequest) -> Ite
 
 def forget_lease(stage: Stage) -> None:
     """So that the next operator need not wait until the Lease of one that was killed expires."""
-    stage.access.kubectl("delete", "lease", LEASE, "-n", SYSTEM, "--ignore-not-found", check=True)
+    name, namespace = LEASE
+    stage.access.kubectl("delete", "lease", name, "-n", namespace, "--ignore-not-found", check=True)
 
 
 @dataclass

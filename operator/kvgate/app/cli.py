@@ -196,7 +196,7 @@ def reconcile(folder: Path, settings: Path | None, output: str) -> int:
 @click.option("-n", "--namespace", "namespaces", multiple=True, help="Serve this namespace; may be said again. [all]")
 @click.option("--settings", type=_file, help="The operator's settings; changes to the file are noticed.")
 @click.option("--kubeconfig", envvar="KUBECONFIG", default="", help="Outside a pod. [$KUBECONFIG]")
-@click.option("--lease-namespace", default="kvgate-system", show_default=True, help="Where the Lease is kept.")
+@click.option("--lease-namespace", default="kube-system", show_default=True, help="Where the Lease is kept.")
 @click.option("--health-port", type=click.IntRange(0, 65535), default=8081, show_default=True, help="0 for any.")
 def operator(
     namespaces: tuple[str, ...], settings: Path | None, kubeconfig: str, lease_namespace: str, health_port: int

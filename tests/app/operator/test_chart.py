@@ -8,6 +8,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from kvgate.app.operator.main import LEASE_NAMESPACE
 from kvgate.app.settings import Settings, read_settings
 from tests.app.operator.shipped import NAMESPACE, ROOT, base, by_name, one, plain
 from tests.cluster.access import Access, Document
@@ -67,7 +68,7 @@ def test_with_namespaces_the_role_is_bound_in_these_alone_and_the_operator_told(
     assert bindings == {
         ("RoleBinding", "a", "kvgate-operator"),
         ("RoleBinding", "b", "kvgate-operator"),
-        ("RoleBinding", NAMESPACE, "kvgate-operator-lease"),
+        ("RoleBinding", LEASE_NAMESPACE, "kvgate-operator-lease"),
         ("ClusterRoleBinding", None, "kvgate-operator-cluster"),
     }
     args = one(found, "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"]

@@ -1,5 +1,6 @@
 """Who may act: two operators and one Lease, by a clock that the test turns."""
 
+import logging
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -270,3 +271,15 @@ def test_it_knows_whether_the_api_server_answers_also_while_it_waits() -> None:
 
 def test_times_are_written_as_microtime_even_on_the_whole_second() -> None:
     assert micro_time(NOW) == "2026-11-30T12:00:00.000000Z"
+
+
+def test_a_standby_says_once_whom_it_waits_for(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    lease, time = OneLease(), Time()
+    first, second = operator(lease, time, "first"), operator(lease, time, "second")
+    first.step()
+    run(time, 60, first, second)
+
+    told = [record for record in caplog.records if record.getMessage() == "another process holds the lease"]
+    assert len(told) == 1
+    assert "first" in str(vars(told[0]))

@@ -20,6 +20,7 @@ import pytest
 import yaml
 
 from kvgate.app.operator.election import LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS
+from kvgate.app.operator.main import LEASE_NAMESPACE
 from kvgate.probe.jobs import Owner, labels
 from tests.app.operator.outage import door
 from tests.cluster.access import Access, Document, write_kubeconfig
@@ -280,7 +281,7 @@ def test_with_the_rights_that_ship_watching_and_leading_are_never_forbidden(benc
         access.kubectl("create", "rolebinding", "kvgate-operator", *role, "-n", bench.namespace, check=True)
         access.kubectl("delete", "clusterrolebinding", "kvgate-operator", check=True)
     eventually(lambda: access.kubectl("auth", "can-i", "watch", "nodes", f"--as={user}").returncode == 0)
-    running = bench.leading(*served, token=token, lease_in="kvgate-system")
+    running = bench.leading(*served, token=token, lease_in=LEASE_NAMESPACE)
     eventually(lambda: running.look_follows(lambda: bench.stir(sample_pool(bench.namespace)), bench.key), 30)
     time.sleep(RETRY_SECONDS)
 

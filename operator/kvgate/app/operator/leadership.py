@@ -11,6 +11,7 @@ from typing import Protocol
 
 from kvgate.app.operator.election import LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS, Move, Sighting, next_move
 from kvgate.app.operator.logs import say
+from kvgate.dynamo.document import shown
 from kvgate.edge.errors import EdgeError, WriteConflictError
 from kvgate.edge.leases import LeaseRecord
 
@@ -44,6 +45,7 @@ class Leadership:
         self._acts_until = -1.0
         self._answered_until = -1.0
         self._led = False
+        self._told_of = ""
 
     def holds(self) -> bool:
         """Whether this process may act. Turns false by itself when no renewal gets through, whatever hangs."""
@@ -98,6 +100,7 @@ class Leadership:
         move = next_move(self.identity, self._sighting, sent)
         if move is Move.WAIT:
             self._acts_until = -1.0
+            self._tell_of_holder()
             return
         written = self._write(move)
         self._sighting = self._sighting.seen_again(written, sent)
@@ -112,6 +115,13 @@ class Leadership:
             return self._store.replace(record, now)
         taken = LeaseRecord(self.identity, LEASE_SECONDS, record.transitions + 1, record.version)
         return self._store.replace(taken, now)
+
+    def _tell_of_holder(self) -> None:
+        """A standby by mistake is noticed by whoever reads its log: the holder is called as its pod is."""
+        holder = self._sighting.record.holder if self._sighting.record else ""
+        if holder != self._told_of:
+            self._told_of = holder
+            say(logging.INFO, "another process holds the lease", holder=shown(holder))
 
     def _tell(self) -> None:
         holds = self.holds()

@@ -32,6 +32,8 @@ from kvgate.edge.errors import EdgeError
 from kvgate.edge.leases import Leases
 
 LEASE_NAME = "kvgate-operator"
+LEASE_NAMESPACE = "kube-system"
+"""One for all installations of a cluster, so that one of them acts at a time."""
 HEALTH_PORT = 8081
 REFRESH_SECONDS = 5.0
 LAST_TURNS_SECONDS = 20.0
@@ -53,7 +55,7 @@ class OperatorOptions:
     namespaces: tuple[str, ...] = ()
     settings: Path | None = None
     kubeconfig: str = ""
-    lease_namespace: str = "kvgate-system"
+    lease_namespace: str = LEASE_NAMESPACE
     health_port: int = HEALTH_PORT
 
 
