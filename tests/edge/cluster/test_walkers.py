@@ -154,6 +154,46 @@ def test_a_deadline_says_what_the_walker_waited_for(found: Document, says: str) 
     assert says in only([ended("Failed", "DeadlineExceeded")], [found], []).trouble
 
 
+ABOUT_ALL = "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable, 1 node(s) didn't match"
+AWAY = "node n1 takes no probe pod: it is cordoned or short of CPU; uncordon it, make room for 250m CPU and 64Mi"
+
+
+def scheduler(reason: str, message: str, name: str = "") -> Document:
+    pod_name = name or f"{job_name(OWNER, RUN, 'n1')}-x7k2p"
+    return {"reason": reason, "message": message, "involvedObject": {"kind": "Pod", "name": pod_name, "uid": "gone"}}
+
+
+@pytest.mark.parametrize(
+    ("events", "says"),
+    [
+        pytest.param([scheduler("FailedScheduling", ABOUT_ALL)], AWAY, id="why its pod was never scheduled"),
+        pytest.param(
+            [scheduler("FailedScheduling", "SECRET")],
+            "node n1 takes no probe pod: it is cordoned, tainted, full or gone",
+            id="what it can be, where the scheduler's words are others",
+        ),
+        pytest.param(
+            [scheduler("FailedScheduling", ABOUT_ALL), scheduler("Scheduled", "Successfully assigned")],
+            "",
+            id="nothing of the scheduler, once the pod was scheduled",
+        ),
+        pytest.param([scheduler("FailedScheduling", ABOUT_ALL, "another-x7k2p")], "", id="nothing of another's pod"),
+        pytest.param([], "", id="nothing more, without events"),
+    ],
+)
+def test_a_deadline_of_a_pod_that_is_gone_names_the_node_and(events: list[Document], says: str) -> None:
+    trouble = only([ended("Failed", "DeadlineExceeded")], [], events).trouble
+    assert trouble.startswith("DeadlineExceeded: the walker of node n1 did not end within its Job's")
+    assert says in trouble
+    assert ("Unschedulable" in trouble) is bool(says)
+    assert "SECRET" not in trouble
+
+
+def test_a_pod_that_waits_for_its_node_says_what_the_scheduler_says() -> None:
+    waits = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": ABOUT_ALL}]
+    assert AWAY in only([job("n1")], [pod("n1", "Pending", conditions=waits)], []).trouble
+
+
 def test_a_job_that_the_status_remembers_and_that_is_not_there_was_deleted() -> None:
     known = (SweepJob(node="n1", name="j", uid="old"),)
 

@@ -16,7 +16,17 @@ from kvgate.dynamo.document import at, mapping, mappings, text
 from kvgate.edge.cluster.client import CONFIG_MAPS, CORE_EVENTS, JOBS, PODS, Client, Document, Query
 from kvgate.edge.cluster.reading import ReadPool
 from kvgate.edge.cluster.refusals import AlreadyExists, Conflict, Forbidden, NotFound, Refused
-from kvgate.edge.cluster.walkers import Seen, address_of, is_of_run, on_nodes, peers_of, pod_of, sweep_jobs, walkers
+from kvgate.edge.cluster.walkers import (
+    TOLD_OF_PODLESS,
+    Seen,
+    address_of,
+    is_of_run,
+    on_nodes,
+    peers_of,
+    pod_of,
+    sweep_jobs,
+    walkers,
+)
 from kvgate.edge.errors import MeasureError
 from kvgate.edge.observe import target_document
 from kvgate.probe.jobs import (
@@ -100,8 +110,9 @@ def look(client: Client, owner: Owner, run_id: str) -> Seen:
     query = Query(labels=f"{POOL_UID}={owner.uid},{RUN}={run_id}")
     jobs, pods = client.list(JOBS, owner.namespace, query), client.list(PODS, owner.namespace, query)
     podless = any(not pod_of(text(at(job, "metadata", "uid")), pods) for job in jobs)
-    asked = Query(fields="reason=FailedCreate,involvedObject.kind=Job")
-    return Seen(jobs, pods, client.list(CORE_EVENTS, owner.namespace, asked) if podless else ())
+    asked = (Query(fields=f"reason={reason},involvedObject.kind={kind}") for kind, reason in TOLD_OF_PODLESS)
+    events = [event for query in asked for event in client.list(CORE_EVENTS, owner.namespace, query)] if podless else []
+    return Seen(jobs, pods, events)
 
 
 def standing(client: Client, pool: ReadPool, *, collected: bool) -> Standing:

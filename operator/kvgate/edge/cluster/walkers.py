@@ -18,9 +18,22 @@ _AT_WORK = frozenset({WalkerState.PENDING, WalkerState.RUNNING})
 _PENDING, _RUNNING, _SUCCEEDED, _FAILED = "Pending", "Running", "Succeeded", "Failed"
 
 
+_FAILED_SCHEDULING, _SCHEDULED = "FailedScheduling", "Scheduled"
+TOLD_OF_PODLESS = (("Job", "FailedCreate"), ("Pod", _FAILED_SCHEDULING), ("Pod", _SCHEDULED))
+"""The kind that an event regards, and its reason: what is asked for where a Job has no pod, or has none any more."""
+_SCHEDULER_SAYS = (
+    ("were unschedulable", "cordoned"),
+    ("untolerated taint", "tainted"),
+    ("Insufficient cpu", "short of CPU"),
+    ("Insufficient memory", "short of memory"),
+    ("Too many pods", "full of pods"),
+)
+"""Words of the scheduler's sentence, which is about all nodes, and what they mean for the one that a walker is for."""
+
+
 @dataclass(frozen=True)
 class Seen:
-    """What lies in the namespace with the label of one run: Jobs, pods, and events about Jobs that made no pod."""
+    """What lies in the namespace with the label of one run: Jobs, pods, and events about Jobs that have no pod."""
 
     jobs: Sequence[Document] = ()
     pods: Sequence[Document] = ()
@@ -77,7 +90,7 @@ def _walker(
             return Walker(node, "", WalkerState.PENDING)
         return Walker(node, remembered.uid, WalkerState.GONE, trouble=f"JobDeleted: Job {remembered.name} was deleted")
     pod = pod_of(job.uid, seen.pods)
-    state, trouble = _state(bodies[job.uid], pod, [e for e in seen.events if _regards(e, job.uid)])
+    state, trouble = _state(bodies[job.uid], pod, [e for e in seen.events if _regards(e, job)])
     return Walker(node, job.uid, state, addresses[node], told_of(pod, addresses), trouble)
 
 
@@ -120,7 +133,7 @@ def _state(job: Document, pod: Document, events: Sequence[Document]) -> tuple[Wa
     ended = _condition(job, "Complete") or _condition(job, "Failed")
     phase = text(at(pod, "status", "phase"))
     if ended or phase in {_SUCCEEDED, _FAILED}:
-        return WalkerState.ENDED, _end_trouble(job, pod)
+        return WalkerState.ENDED, _end_trouble(job, pod, events)
     if phase == _RUNNING:
         return WalkerState.RUNNING, _draining(pod)
     return WalkerState.PENDING, _draining(pod) or _pending_trouble(pod) if pod else _podless_trouble(events)
@@ -132,10 +145,12 @@ def _condition(document: Document, kind: str) -> Document:
     return next((entry for entry in held if entry.get("type") == kind and entry.get("status") == "True"), {})
 
 
-def _end_trouble(job: Document, pod: Document) -> str:
+def _end_trouble(job: Document, pod: Document, events: Sequence[Document]) -> str:
     if _condition(job, "Failed").get("reason") == "DeadlineExceeded":
-        waited = _pending_trouble(pod)
-        return f"DeadlineExceeded: the walker did not end within its Job's activeDeadlineSeconds{_why(waited)}"
+        node = text(at(job, "metadata", "annotations", NODE))
+        waited = _pending_trouble(pod) if pod else _never_scheduled(node, events)
+        what = f"the walker of node {node} did not end within its Job's activeDeadlineSeconds"
+        return f"DeadlineExceeded: {what}{_why(waited)}"
     if drained := _draining(pod):
         return drained
     codes = [at(status, "state", "terminated", "exitCode") for status in _containers(pod)]
@@ -165,9 +180,26 @@ def _pending_trouble(pod: Document) -> str:
     held = mappings(at(pod, "status", "conditions"))
     scheduled = next((entry for entry in held if entry.get("type") == "PodScheduled"), {})
     if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
-        what = "it is cordoned, tainted, full or gone"
-        return f"Unschedulable: node {node} takes no probe pod: {what}; uncordon it, or take it out of the pool's nodes"
+        return _unschedulable(node, text(scheduled.get("message")))
     return ""
+
+
+def _never_scheduled(node: str, events: Sequence[Document]) -> str:
+    """The pod goes with the deadline: what the scheduler said of it stays a while."""
+    scheduled = any(event.get("reason") == _SCHEDULED for event in events)
+    said = _said(events, _FAILED_SCHEDULING)
+    return _unschedulable(node, said) if said and not scheduled else ""
+
+
+def _unschedulable(node: str, said: str) -> str:
+    found = tuple(meaning for words, meaning in _SCHEDULER_SAYS if words in said)
+    what = " or ".join(found) if found else "cordoned, tainted, full or gone"
+    remedy = "uncordon it, make room for 250m CPU and 64Mi, or take it out of the pool's nodes"
+    return f"Unschedulable: node {node} takes no probe pod: it is {what}; {remedy}"
+
+
+def _said(events: Sequence[Document], reason: str) -> str:
+    return " ".join(text(event.get("message")) for event in events if event.get("reason") == reason)
 
 
 def _containers(pod: Document) -> tuple[Document, ...]:
@@ -175,7 +207,7 @@ def _containers(pod: Document) -> tuple[Document, ...]:
 
 
 def _podless_trouble(events: Sequence[Document]) -> str:
-    said = " ".join(text(event.get("message")) for event in events)
+    said = _said(events, "FailedCreate")
     if "violates PodSecurity" in said:
         return (
             "ProbeForbiddenByPodSecurity: the namespace's Pod Security level refuses the probe's pod; relax one of them"
@@ -187,5 +219,9 @@ def _podless_trouble(events: Sequence[Document]) -> str:
     return "PodNotCreated: the Job's pod is refused; kubectl describe job says by whom" if said else ""
 
 
-def _regards(event: Document, job_uid: str) -> bool:
-    return at(event, "involvedObject", "uid") == job_uid
+def _regards(event: Document, job: SweepJob) -> bool:
+    """Whether it is about the Job, or about a pod that the Job made: those have its name with an ending."""
+    regarded = mapping(event.get("involvedObject"))
+    if regarded.get("kind") == "Pod":
+        return text(regarded.get("name")).rpartition("-")[0] == job.name
+    return regarded.get("uid") == job.uid
