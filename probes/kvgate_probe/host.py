@@ -50,6 +50,15 @@ def mtu_of(interface: str) -> int | None:
     return None if answer is None else int(struct.unpack_from("i", answer, 16)[0])
 
 
+def speed_of(interface: str, folder: Path = Path("/sys/class/net")) -> float | None:
+    """What the interface says that it carries, in bytes per second; None where it does not say. A virtual one may say
+    less than it carries."""
+    with contextlib.suppress(OSError, ValueError):
+        megabits = int((folder / interface / "speed").read_text(encoding="ascii"))
+        return megabits * 125_000.0 if interface and megabits > 0 else None
+    return None
+
+
 def counters_of(interface: str, table: Path = Path("/proc/net/dev")) -> Counters | None:
     """Read from /proc/net/dev, which follows the network namespace even where /sys does not."""
     with contextlib.suppress(OSError, ValueError, IndexError):

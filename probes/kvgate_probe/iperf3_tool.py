@@ -10,11 +10,14 @@ import re
 import shutil
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
+from kvgate_probe.budget import SETTING, Allowance
+from kvgate_probe.fields import Fields, WireError
 from kvgate_probe.host import scratch_problem
 from kvgate_probe.peers import Address
+from kvgate_probe.watching import Watch
 from kvgate_probe.wire import DATA_PORTS, Schedule, Trouble
 
 CONNECT_MILLISECONDS = 5000
@@ -27,12 +30,18 @@ REFUSED = "connection refused"
 
 @dataclass(frozen=True)
 class Ran:
-    """What one end has after a test: the tool's text, or the trouble."""
+    """What one end has after a test: the tool's text, or the trouble.
+
+    Of a sender also how long the test was meant to be, and the payload that it sent in how many seconds.
+    """
 
     document: str = ""
     trouble: Trouble | None = None
     message: str = ""
     attempts: int = 1
+    seconds: float | None = None
+    sent_bytes: int | None = None
+    sent_seconds: float = 0.0
 
     @property
     def good(self) -> bool:
@@ -53,7 +62,7 @@ class Tool(Protocol):
 
     async def serve(self, control_port: int) -> Serving | Ran: ...
 
-    async def push(self, address: Address) -> Ran: ...
+    async def push(self, address: Address, allowance: Allowance) -> Ran: ...
 
 
 @dataclass(frozen=True)
@@ -82,39 +91,46 @@ class Iperf3:
         except OSError as error:
             return _not_started(error)
 
-    async def push(self, address: Address) -> Ran:
+    async def push(self, address: Address, allowance: Allowance) -> Ran:
         """Tries again, with growing pauses, while the server is busy or not yet listening."""
         pause = FIRST_PAUSE_SECONDS
         for attempt in range(1, TRIES + 1):
-            ran = await self._push_once(address, attempt)
+            ran = await self._push_once(address, allowance, attempt)
             error = error_in(ran.document).lower()
             if attempt == TRIES or not (BUSY in error or REFUSED in error):
                 break
             await asyncio.sleep(pause)
             pause *= 2
         if BUSY in error_in(ran.document).lower():
-            return Ran(ran.document, Trouble.SERVER_BUSY, f"busy at each of {TRIES} tries", TRIES)
+            return Ran(ran.document, Trouble.SERVER_BUSY, f"busy at each of {TRIES} tries", TRIES, sent_bytes=0)
         return ran
 
-    async def _push_once(self, address: Address, attempt: int) -> Ran:
-        limit = self.schedule.duration_seconds + self.overhead_seconds
+    async def _push_once(self, address: Address, allowance: Allowance, attempt: int) -> Ran:
         try:
-            process = await _start(self.client_command(address))
+            process = await _start(self.client_command(address, allowance.seconds))
         except OSError as error:
-            return _not_started(error)
+            return replace(_not_started(error), sent_bytes=0)
+        watch = Watch(process, allowance.most_bytes)
+        watching = asyncio.ensure_future(watch.run())
         try:
-            text = await asyncio.wait_for(_read(process), limit)
+            ran = await self._waited(process, allowance.seconds, attempt)
+        finally:
+            watching.cancel()
+            await _end(process)
+        return _counted(ran, watch, allowance)
+
+    async def _waited(self, process: asyncio.subprocess.Process, seconds: float, attempt: int) -> Ran:
+        limit = seconds + self.overhead_seconds
+        try:
+            return _ran(await asyncio.wait_for(_read(process), limit), attempt)
         except TimeoutError:
             message = f"iperf3 did not end within {limit:g} s"
             return Ran(trouble=Trouble.TOOL_FAILED, message=message, attempts=attempt)
-        finally:
-            await _end(process)
-        return _ran(text, attempt)
 
-    def client_command(self, address: Address) -> Sequence[str]:
+    def client_command(self, address: Address, seconds: float) -> Sequence[str]:
         plan = self.schedule
         command = [self.program, "-c", address.host, "-p", str(address.port), "-J"]
-        command += ["-t", str(math.ceil(plan.duration_seconds)), "-P", str(plan.streams)]
+        command += ["-t", str(math.ceil(seconds)), "-P", str(plan.streams)]
         command += ["--connect-timeout", str(CONNECT_MILLISECONDS)]
         if plan.paced_bits_per_second is not None:
             command += ["-b", str(max(1, plan.paced_bits_per_second // plan.streams))]
@@ -155,6 +171,33 @@ def error_in(document: str) -> str:
         return ""
     error = values.get("error") if isinstance(values, dict) else None
     return error if isinstance(error, str) else ""
+
+
+def _counted(ran: Ran, watch: Watch, allowance: Allowance) -> Ran:
+    """With what was sent. Where neither iperf3 nor the kernel tells, it counts as all that could be."""
+    told, seconds = sent_in(ran.document)
+    known = [count for count in (told, watch.written) if count is not None]
+    sent = max(known, default=allowance.most_bytes)
+    took = seconds or watch.seconds
+    if not watch.stopped:
+        return replace(ran, seconds=allowance.seconds, sent_bytes=sent, sent_seconds=took)
+    what = f"stopped after {sent} bytes in {took:.2f} s, at most {allowance.most_bytes} were left"
+    message = f"{what}: {SETTING} is spent"
+    return Ran("", Trouble.BYTE_BUDGET_SPENT, message, ran.attempts, allowance.seconds, sent, took)
+
+
+def sent_in(document: str) -> tuple[int | None, float]:
+    """Bytes that a client's document says it has sent, and in how many seconds: in all, or up to where it broke off;
+    (None, 0.0) where it does not tell."""
+    try:
+        fields = Fields.of(document, "iperf3")
+        if isinstance(fields.within("end").values.get("sum_sent"), dict):
+            whole = fields.within("end").within("sum_sent")
+            return whole.count("bytes"), whole.number("seconds", above=-1)
+        sums = [interval.within("sum") for interval in fields.objects("intervals")]
+        return sum(one.count("bytes") for one in sums), sum(one.number("seconds") for one in sums)
+    except WireError:
+        return None, 0.0
 
 
 def _not_started(error: OSError) -> Ran:

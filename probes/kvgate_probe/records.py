@@ -50,6 +50,11 @@ class Records:
         self.troubles: dict[int, Trouble] = {}
 
     @property
+    def interface(self) -> str:
+        """That of the test in flight, "" where it is not known."""
+        return "" if self._attempt is None else self._attempt.interface
+
+    @property
     def in_flight(self) -> Test | None:
         return None if self._attempt is None else self._attempt.test
 
@@ -95,7 +100,7 @@ class Records:
             phase=plan.phase,
             tool=plan.tool,
             streams=plan.streams,
-            planned_seconds=plan.duration_seconds,
+            planned_seconds=ran.seconds or plan.duration_seconds,
             started_at=attempt.started_at,
             ended_at=self._trip.clock(),
             attempts=ran.attempts,
@@ -107,6 +112,7 @@ class Records:
             interface_bytes_before=attempt.before,
             interface_bytes_after=None if attempt.before is None else self._counted(test, attempt.interface),
             paced_bits_per_second=plan.paced_bits_per_second,
+            sent_bytes=ran.sent_bytes,
             document=ran.document,
             trouble=ran.trouble,
             message=ran.message,

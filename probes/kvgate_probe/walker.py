@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Callable
 
 from kvgate_probe import host
+from kvgate_probe.budget import Budget
 from kvgate_probe.control import Channel, Question, Standing, State, TcpChannel
 from kvgate_probe.iperf3_tool import Ran, Serving, Tool
 from kvgate_probe.partners import Partner, Patience
@@ -38,6 +39,8 @@ class Walker:
         self._trip, self._peers, self._tool = trip, peers, tool
         self._records = Records(trip, tell)
         self._tests = trip.schedule.tests_of(trip.node)
+        own = sum(is_source(test, trip.node) for test in self._tests)
+        self._budget = Budget(trip.schedule.share_of(trip.node), own)
         self._turns = len(trip.schedule.tests())
         self._partners = {name: Partner(name) for name in {t.partner_of(trip.node) for t in self._tests}}
         self._position, self._round, self._state = -1, 0, State.WALKING
@@ -75,7 +78,7 @@ class Walker:
         self._position, self._round = position, test.round
         self._records.begin(test)
         partner = self._partners[test.partner_of(self._trip.node)]
-        problem = self._tool.problem()
+        problem = self._tool.problem() or self._too_much(test)
         if problem is None:
             problem = await self._meet(test, partner)
         if problem is not None and problem.trouble in _MAY_CHANGE and not last:
@@ -83,8 +86,14 @@ class Walker:
             return False
         if problem is None:
             problem = await (self._push(partner) if is_source(test, self._trip.node) else self._serve(test, partner))
+        if is_source(test, self._trip.node):
+            self._budget.ended()
         self._record(problem, partner)
         return True
+
+    def _too_much(self, test: Test) -> Ran | None:
+        why = self._budget.spent() if is_source(test, self._trip.node) else ""
+        return Ran(trouble=Trouble.BYTE_BUDGET_SPENT, message=why, attempts=0) if why else None
 
     async def _meet(self, test: Test, partner: Partner) -> Ran | None:
         """None once the partner stands at the same test; for the source, once its server listens too."""
@@ -124,7 +133,11 @@ class Walker:
         if address is None or partner.port is None:
             return Ran(trouble=Trouble.PARTNER_LOST, message="the partner's address is gone", attempts=0)
         self._records.start(host.local_address_towards(address.host))
-        return await self._tool.push(Address(address.host, partner.port))
+        planned, speed = self._trip.schedule.duration_seconds, host.speed_of(self._records.interface)
+        allowance = self._budget.allowance(planned, speed)
+        ran = await self._tool.push(Address(address.host, partner.port), allowance)
+        self._budget.charge(ran.sent_bytes or 0, ran.sent_seconds)
+        return ran
 
     async def _serve(self, test: Test, partner: Partner) -> Ran:
         """Serves until the partner has gone on; a server that a stranger used up is started anew."""

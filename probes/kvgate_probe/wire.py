@@ -10,6 +10,8 @@ from enum import StrEnum
 from kvgate_probe.fields import Fields, WireError
 
 WIRE_VERSION = 1
+LIMITED_VERSION = 2
+"""Of a schedule with a limit on bytes: a walker that knows of none must not take it for one without."""
 MAX_DOCUMENT_CHARACTERS = 262_144
 MAX_TERMINATION_BYTES = 4096
 MAX_SECONDS = 3600.0
@@ -34,6 +36,7 @@ class Trouble(StrEnum):
     ADDRESS_UNKNOWN = "AddressUnknown"
     WRONG_RUN = "WrongRun"
     WRONG_HOST = "WrongHost"
+    BYTE_BUDGET_SPENT = "ByteBudgetSpent"
     TOOL_MISSING = "ToolMissing"
     TOOL_FAILED = "ToolFailed"
 
@@ -62,7 +65,10 @@ class Test:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The whole sweep, the same for every walker; `paced_bits_per_second` is for all streams together."""
+    """The whole sweep, the same for every walker; `paced_bits_per_second` is for all streams together.
+
+    `most_bytes` is what all senders together may send, None for no limit.
+    """
 
     run_id: str
     pool_uid: str
@@ -74,6 +80,7 @@ class Schedule:
     phase: str
     line_rate_bytes_per_second: float | None = None
     paced_bits_per_second: int | None = None
+    most_bytes: int | None = None
 
     def tests(self) -> tuple[Test, ...]:
         ordered = [(number, pair) for number, pairs in enumerate(self.rounds) for pair in sorted(pairs)]
@@ -82,13 +89,22 @@ class Schedule:
     def tests_of(self, node: str) -> tuple[Test, ...]:
         return tuple(t for t in self.tests() if node in (t.pair.source, t.pair.destination))
 
+    def share_of(self, node: str) -> int | None:
+        """The bytes that a sender may send: as much of all as its tests are of all."""
+        if self.most_bytes is None:
+            return None
+        tests = self.tests()
+        own = sum(test.pair.source == node for test in tests)
+        return self.most_bytes * own // max(1, len(tests))
+
 
 @dataclass(frozen=True)
 class Result:
     """One end's record of one test: the tool's own text, or the trouble that kept it from having any.
 
     Times are Unix seconds by the node's clock. The interface's bytes are those sent at the source and those
-    received at the destination; None where the system does not tell.
+    received at the destination; None where the system does not tell. `sent_bytes` is the payload that a source sent,
+    in tests that failed too; `planned_seconds` is less than the schedule's where its limit on bytes made it so.
     """
 
     run_id: str
@@ -112,6 +128,7 @@ class Result:
     interface_bytes_before: int | None = None
     interface_bytes_after: int | None = None
     paced_bits_per_second: int | None = None
+    sent_bytes: int | None = None
     document: str = ""
     trouble: Trouble | None = None
     message: str = ""
@@ -140,7 +157,7 @@ class Unreadable:
 
 def encode_schedule(schedule: Schedule) -> str:
     document: dict[str, object] = {
-        "version": WIRE_VERSION,
+        "version": WIRE_VERSION if schedule.most_bytes is None else LIMITED_VERSION,
         "runID": schedule.run_id,
         "poolUID": schedule.pool_uid,
         "tool": schedule.tool,
@@ -154,14 +171,18 @@ def encode_schedule(schedule: Schedule) -> str:
         document["lineRateBytesPerSecond"] = schedule.line_rate_bytes_per_second
     if schedule.paced_bits_per_second is not None:
         document["pacedBitsPerSecond"] = schedule.paced_bits_per_second
+    if schedule.most_bytes is not None:
+        document["mostBytes"] = schedule.most_bytes
     return _dump(document)
 
 
 def decode_schedule(text: str) -> Schedule:
     """Raises WireError for anything but a schedule in which no node is in two tests of one round."""
     reader = Fields.of(text, "schedule")
-    if reader.values.get("version") != WIRE_VERSION:
-        raise WireError(f"schedule: version must be {WIRE_VERSION}")
+    most_bytes = reader.maybe_whole("mostBytes")
+    version = WIRE_VERSION if most_bytes is None else LIMITED_VERSION
+    if reader.values.get("version") != version:
+        raise WireError(f"schedule: version must be {version}")
     return Schedule(
         run_id=reader.name("runID"),
         pool_uid=reader.text("poolUID"),
@@ -173,6 +194,7 @@ def decode_schedule(text: str) -> Schedule:
         phase=reader.name("phase"),
         line_rate_bytes_per_second=reader.maybe_number("lineRateBytesPerSecond", above=0),
         paced_bits_per_second=reader.maybe_whole("pacedBitsPerSecond", least=1),
+        most_bytes=most_bytes,
     )
 
 
@@ -203,6 +225,7 @@ def encode_result(result: Result) -> str:
             "interfaceBytesBefore": result.interface_bytes_before,
             "interfaceBytesAfter": result.interface_bytes_after,
             "pacedBitsPerSecond": result.paced_bits_per_second,
+            "sentBytes": result.sent_bytes,
             "document": result.document[:MAX_DOCUMENT_CHARACTERS],
             "trouble": None if result.trouble is None else result.trouble.value,
             "message": result.message[:1000],
@@ -245,6 +268,7 @@ def _decode_result(reader: Fields) -> Result:
         interface_bytes_before=reader.maybe_whole("interfaceBytesBefore"),
         interface_bytes_after=reader.maybe_whole("interfaceBytesAfter"),
         paced_bits_per_second=reader.maybe_whole("pacedBitsPerSecond", least=1),
+        sent_bytes=reader.maybe_whole("sentBytes"),
         document=document,
         trouble=None if trouble is None else Trouble(reader.one_of("trouble", Trouble)),
         message=reader.text("message"),

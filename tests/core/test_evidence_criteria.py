@@ -10,7 +10,7 @@ import pytest
 
 from kvgate.api.words import Outcome
 from kvgate.core import evidence_criteria as criteria
-from kvgate.core.evidence import Evidence, FailureKind, Memory, NodeIdentity, Phase, Sample
+from kvgate.core.evidence import Evidence, Failure, FailureKind, Memory, NodeIdentity, Phase, Sample
 from kvgate.core.findings import Finding
 from kvgate.core.judging import Case
 from kvgate.core.target import FabricClass, TargetProblem
@@ -258,6 +258,15 @@ def test_a_gap_says_the_path_the_reason_the_numbers_and_who_must_look() -> None:
     message = criteria.paths_covered(case(measured=swept(failed("p1→d1", FailureKind.CONNECT_TIMEOUT)))).message
     for part in ("3 of 4", "75%", "100%", "p1→d1 (ConnectTimeout)", "NetworkPolicy"):
         assert part in message
+
+
+def test_paths_that_the_operators_limit_on_bytes_left_out_name_it_with_numbers_and_the_administrator() -> None:
+    spent = Failure(FailureKind.BYTE_BUDGET_SPENT, "p1: 90 of the 100 bytes of this sender are sent")
+    left_out = dataclasses.replace(failed("p1→d1", spent.kind), failure=spent)
+    message = criteria.paths_covered(case(measured=swept(left_out))).message
+    for part in ("p1→d1 (ByteBudgetSpent)", "90 of the 100 bytes", "1 of them", "administrator", "maxBytesPerSweep"):
+        assert part in message
+    assert "administrator" not in criteria.paths_covered(case(measured=swept())).message
 
 
 def test_a_node_without_evidence_is_named() -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, TypeVar
 
+from kvgate_probe.budget import Allowance
 from kvgate_probe.control import Answer, Question, Standing
 from kvgate_probe.iperf3_tool import Ran, Serving
 from kvgate_probe.partners import Patience
@@ -128,7 +129,7 @@ class Tool:
         del control_port
         return _Server(self.net, Address(self.host, next(self.net.ports)))
 
-    async def push(self, address: Address) -> Ran:
+    async def push(self, address: Address, allowance: Allowance) -> Ran:
         server = self.net.servers.get(address)
         if server is None or server.busy:
             return Ran(REFUSED if server is None else BUSY)

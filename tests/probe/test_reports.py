@@ -77,6 +77,7 @@ def _samples(draw: st.DrawFn) -> Sample:
         interface=draw(_texts),
         interface_bytes=draw(_counts),
         serving_bytes_per_second=draw(_numbers),
+        bytes_sent=draw(_counts),
         notes=tuple(draw(st.lists(_texts, max_size=3))),
     )
 

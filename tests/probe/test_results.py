@@ -197,6 +197,51 @@ def test_a_record_that_is_not_ours_is_named_and_ignored(stranger: Result) -> Non
     assert "log of p, line 1" in reading.problems[0]
 
 
+LIMITED = replace(PLAN.schedule, most_bytes=10**12)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "note"),
+    [
+        pytest.param(10.0, None, id="as long as planned"),
+        pytest.param(4.0, "tested for 4 of 10 s, for the operator's probe.maxBytesPerSweep", id="shorter"),
+    ],
+)
+def test_a_limit_on_bytes_lets_a_senders_test_be_shorter_and_the_sample_says_so(
+    seconds: float, note: str | None
+) -> None:
+    document = text_of(finished(seconds=round(seconds)))
+    sent = record(planned_seconds=seconds, document=document, sent_bytes=7)
+    sample = only_sample(read(p=log(sent), d=log(record(Role.DESTINATION, document=document)), schedule=LIMITED))
+    assert (sample.failure, sample.bytes_sent) == (None, 7)
+    assert [told for told in sample.notes if "maxBytesPerSweep" in told] == ([note] if note else [])
+
+
+@pytest.mark.parametrize(
+    "stranger",
+    [
+        pytest.param(record(planned_seconds=11.0), id="longer than planned"),
+        pytest.param(record(planned_seconds=0.5), id="shorter than a second"),
+        pytest.param(record(planned_seconds=2.5), id="not of whole seconds"),
+        pytest.param(record(Role.DESTINATION, planned_seconds=4.0, node="p"), id="of a receiver"),
+    ],
+)
+def test_no_limit_on_bytes_lets_a_test_be_of_any_length(stranger: Result) -> None:
+    assert read(p=log(stranger), schedule=LIMITED).samples == ()
+
+
+def test_a_short_test_must_still_be_as_long_as_it_was_meant_to_be() -> None:
+    short = record(planned_seconds=4.0, document=text_of(finished(seconds=2)))
+    assert failure_of(read(p=log(short), schedule=LIMITED)).kind is FailureKind.TOO_SHORT
+
+
+def test_a_failed_test_keeps_what_it_sent() -> None:
+    stopped = record(document="", trouble=Trouble.BYTE_BUDGET_SPENT, message="stopped after 12 bytes", sent_bytes=12)
+    sample = only_sample(read(p=log(stopped), schedule=LIMITED))
+    assert sample.bytes_sent == 12
+    assert sample.failure == Failure(FailureKind.BYTE_BUDGET_SPENT, "p: stopped after 12 bytes")
+
+
 SUMMARY = encode_summary(Summary("run-7", "p", 1, 1, 0, interrupted=False, seconds=1.0))
 
 

@@ -23,6 +23,7 @@ from kvgate.core.evidence import FailureKind, Phase
 from kvgate.probe.iperf3_guard import Expected, guard
 from kvgate.probe.plan import LinkTest, plan_sweep
 from kvgate.probe.results import Reading, Setting, read_logs
+from kvgate_probe.budget import Allowance
 from kvgate_probe.iperf3_tool import Iperf3, error_in
 from kvgate_probe.peers import Address
 from kvgate_probe.wire import (
@@ -289,7 +290,7 @@ def test_a_busy_server_is_tried_again_and_then_called_busy() -> None:
     port = free_ports()
     tool = Iperf3(schedule(), "127.0.0.1")
     with iperf3("-s", "-p", str(port)), iperf3_client(port):
-        ran = asyncio.run(tool.push(Address("127.0.0.1", port)))
+        ran = asyncio.run(tool.push(Address("127.0.0.1", port), Allowance(1)))
     assert (ran.trouble, ran.attempts) == (Trouble.SERVER_BUSY, 6)
     assert not ran.good
 
@@ -305,7 +306,7 @@ def iperf3_client(port: int) -> Iterator[None]:
 
 def test_iperf3_that_exits_with_0_where_nothing_listens_is_no_measurement() -> None:
     port = free_ports()
-    ran = asyncio.run(Iperf3(schedule(), "127.0.0.1").push(Address("127.0.0.1", port)))
+    ran = asyncio.run(Iperf3(schedule(), "127.0.0.1").push(Address("127.0.0.1", port), Allowance(1)))
     assert "refused" in error_in(ran.document)
     assert not ran.good
     outcome = guard(ran.document, Expected("127.0.0.1", 1, 2))
@@ -329,7 +330,7 @@ def test_a_test_that_never_ends_is_ended_by_the_walker(tmp_path: Path) -> None:
     stuck.chmod(0o755)
     tool = Iperf3(replace(schedule(), duration_seconds=0.2), "127.0.0.1", str(stuck), overhead_seconds=0.3)
     began = time.monotonic()
-    ran = asyncio.run(tool.push(Address("127.0.0.1", 9)))
+    ran = asyncio.run(tool.push(Address("127.0.0.1", 9), Allowance(0.2)))
     assert time.monotonic() - began < 5
     assert ran.trouble is Trouble.TOOL_FAILED
     assert "did not end within" in ran.message

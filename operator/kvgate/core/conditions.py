@@ -100,7 +100,8 @@ def fabric_measured(turn: Turn) -> Said:
     if trouble := _trouble(turn):
         return unknown("SweepTroubled", f"{trouble}; {bad.message}")
     if bad.reason == "NotMeasured" and turn.wait:
-        return unknown(turn.wait.reason, f"{bad.message}; {turn.wait.message}")
+        what = f"{bad.message}; {turn.wait.message}"
+        return unknown("WaitingForTurn" if turn.wait.line else "WaitingForInterval", what)
     if bad.reason == "NotMeasured":
         return unknown("Measuring" if turn.measuring else bad.reason, bad.message)
     problems = turn.case.evidence.problems if turn.case.evidence else ()

@@ -59,6 +59,7 @@ class FailureKind(StrEnum):
     PARTNER_SILENT = "PartnerSilent"
     PARTNER_LOST = "PartnerLost"
     ADDRESS_UNKNOWN = "AddressUnknown"
+    BYTE_BUDGET_SPENT = "ByteBudgetSpent"
     TOOL_MISSING = "ToolMissing"
     TOOL_FAILED = "ToolFailed"
 
@@ -78,7 +79,8 @@ class Failure:
 class Sample:
     """One measurement of one path by one tool: exactly one of `bytes_per_second` and `failure`.
 
-    `bytes_per_second` is payload in bytes per second of wall time as the receiver counted it.
+    `bytes_per_second` is payload in bytes per second of wall time as the receiver counted it, `bytes_moved` what it
+    received, and `bytes_sent` what the sender sent, in a test that failed too.
     """
 
     run_id: str
@@ -101,6 +103,7 @@ class Sample:
     interface: str = ""
     interface_bytes: int | None = None
     serving_bytes_per_second: float | None = None
+    bytes_sent: int | None = None
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

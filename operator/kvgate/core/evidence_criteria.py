@@ -144,8 +144,17 @@ def _gap(silent: list[PathRates], what: str) -> Finding:
     more = f" and {len(silent) - 3} more" if len(silent) > 3 else ""
     timed_out = any(f.kind is FailureKind.CONNECT_TIMEOUT for path in silent for f in path.failures)
     hint = "; look for a NetworkPolicy or firewall that blocks fabric.probe.port" if timed_out else ""
-    why = f"{what}; without an answer: {', '.join(told)}{more}{hint}"
+    why = f"{what}; without an answer: {', '.join(told)}{more}{hint}{_spent(silent)}"
     return _finding("coverage", Outcome.INCONCLUSIVE, "CoverageTooLow", why)
+
+
+def _spent(silent: list[PathRates]) -> str:
+    """That it is the operator's limit on bytes which left paths without a number, and who must act."""
+    told = [f.message for path in silent for f in path.failures if f.kind is FailureKind.BYTE_BUDGET_SPENT]
+    if not told:
+        return ""
+    raise_it = "the operator's administrator must raise probe.maxBytesPerSweep, or the pool's owner measure fewer paths"
+    return f"; {len(told)} of them for want of bytes ({told[0]}): {raise_it}"
 
 
 def _explained(path: PathRates) -> str:

@@ -24,7 +24,6 @@ ASK = "the annotation kvgate.dev/measure-requested-at asks for one at once"
 class Wait:
     """Why a sweep that is due does not start: until a moment, or until other pools' sweeps have ended."""
 
-    reason: str
     message: str
     until: datetime | None = None
     line: Line = Line.NOWHERE
@@ -86,10 +85,10 @@ def wait(case: Case, judged: tuple[Judged, ...]) -> Wait | None:
     if begins is not None and case.now < begins:
         least = text.span(case.world.least_sweep_interval.total_seconds())
         what = f"the next sweep may begin at {text.moment(begins)}: the operator's probe.minInterval is {least}"
-        return Wait("WaitingForInterval", f"{what}, and {ASK}", until=begins)
+        return Wait(f"{what}, and {ASK}", until=begins)
     if case.world.sweep_waits:
         what = f"the sweep of this pool waits for its turn: {case.world.sweep_waits}"
-        return Wait("WaitingForTurn", what, line=Line.FRONT if confirms else Line.BACK)
+        return Wait(what, line=Line.FRONT if confirms else Line.BACK)
     return None
 
 

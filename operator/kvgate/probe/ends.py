@@ -66,7 +66,7 @@ def _identity(source: Result, schedule: Schedule, addresses: frozenset[str], *, 
 def _expected(source: Result, schedule: Schedule) -> Expected:
     return Expected(
         remote_address=source.partner_address,
-        planned_seconds=schedule.duration_seconds,
+        planned_seconds=source.planned_seconds,
         streams=schedule.streams,
         line_rate_bytes_per_second=schedule.line_rate_bytes_per_second,
     )

@@ -45,6 +45,7 @@ def link_sample(
         remote_cpu_percent=numbers.remote_cpu_percent if numbers else None,
         interface=source.interface if source else "",
         interface_bytes=counted_bytes(source),
+        bytes_sent=source.sent_bytes if source else None,
         notes=tuple(_notes(schedule, outcome, source, destination)) if numbers else (),
     )
 
@@ -57,6 +58,9 @@ def _notes(
     if source is not None and source.interface in LOOPBACK:
         paced = "paced, " if schedule.paced_bits_per_second is not None else ""
         yield f"{paced}not a link: both ends are on one host"
+    if source is not None and source.planned_seconds < schedule.duration_seconds:
+        meant = f"tested for {source.planned_seconds:g} of {schedule.duration_seconds:g} s"
+        yield f"{meant}, for the operator's probe.maxBytesPerSweep"
     if destination is None:
         yield "the destination left no record of its own"
     if counted_bytes(source) is None:

@@ -13,7 +13,10 @@ from kvgate_probe.wire import Pair, Schedule
 
 @dataclass(frozen=True)
 class LinkTest:
-    """How one path is tested; the line rate (bytes per second) and the pace (bits per second) where known."""
+    """How one path is tested; the line rate (bytes per second) and the pace (bits per second) where known.
+
+    `most_bytes` is what the whole sweep may send, None for no limit.
+    """
 
     duration_seconds: float
     streams: int
@@ -21,6 +24,7 @@ class LinkTest:
     tool: str = "iperf3"
     line_rate_bytes_per_second: float | None = None
     paced_bits_per_second: int | None = None
+    most_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ def plan_sweep(
         phase=phase.value,
         line_rate_bytes_per_second=test.line_rate_bytes_per_second,
         paced_bits_per_second=test.paced_bits_per_second,
+        most_bytes=test.most_bytes,
     )
     return SweepPlan(
         schedule=schedule,

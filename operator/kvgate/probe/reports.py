@@ -169,6 +169,7 @@ def _sample_in(row: dict[str, Any]) -> Sample:
         _text(row[name])
     for name in _NUMBERS:
         _number(row[name])
+    _number(row.get("bytes_sent"))
     failure = row["failure"]
     return Sample(
         **row

@@ -93,12 +93,19 @@ def _stranger(result: Result, schedule: Schedule, test: Test | None) -> str:
     end = test.pair.source if result.role is Role.SOURCE else test.pair.destination
     if result.node != end:
         return f"a {result.role.value}'s record by a node that is not the {result.role.value}"
-    planned = (schedule.tool, schedule.phase, schedule.streams, schedule.duration_seconds)
-    if (result.tool, result.phase, result.streams, result.planned_seconds) != planned:
+    planned = (schedule.tool, schedule.phase, schedule.streams)
+    if (result.tool, result.phase, result.streams) != planned or not _of_planned_length(result, schedule):
         return "of another tool, phase, number of streams or duration than planned"
     if result.paced_bits_per_second != schedule.paced_bits_per_second:
         return "of another pace than planned"
     return ""
+
+
+def _of_planned_length(result: Result, schedule: Schedule) -> bool:
+    """A limit on bytes makes a sender's tests shorter, to whole seconds."""
+    seconds, planned = result.planned_seconds, schedule.duration_seconds
+    limited = schedule.most_bytes is not None and result.role is Role.SOURCE
+    return seconds == planned or (limited and 1 <= seconds < planned and seconds.is_integer())
 
 
 def _sample(test: Test, results: Sequence[Result], schedule: Schedule, setting: Setting) -> Sample:

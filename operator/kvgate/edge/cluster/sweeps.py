@@ -149,7 +149,7 @@ def start(client: Client, pool: ReadPool, step: Measure, policy: ProbePolicy) ->
     problem = policy.problem(pool)
     if problem:
         raise MeasureError(problem)
-    planned = _planned(pool, step)
+    planned = _planned(pool, step, policy)
     schedule = _settled_schedule(client, pool, planned)
     if not set(nodes_of(planned)) <= set(nodes_of(schedule)):
         clear(client, pool.owner, step.run_id)
@@ -166,9 +166,9 @@ def start(client: Client, pool: ReadPool, step: Measure, policy: ProbePolicy) ->
         )
 
 
-def _planned(pool: Pool, step: Measure) -> Schedule:
+def _planned(pool: Pool, step: Measure, policy: ProbePolicy) -> Schedule:
     probe = pool.spec.fabric.probe
-    test = LinkTest(probe.link.duration.seconds, probe.link.streams, probe.port)
+    test = LinkTest(probe.link.duration.seconds, probe.link.streams, probe.port, most_bytes=policy.most_bytes)
     sources, destinations = {path.source for path in step.paths}, {path.destination for path in step.paths}
     return plan_sweep(step.run_id, pool.uid, sources, destinations, test, Phase.ISOLATED).schedule
 
