@@ -7,11 +7,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from kvgate.app.operator import main
 from kvgate.app.operator.leadership import Leadership
 from kvgate.app.operator.main import Operator, OperatorOptions
 from kvgate.app.operator.settings_file import SettingsFile
@@ -19,6 +21,7 @@ from kvgate.edge.leases import LeaseRecord
 from tests.app.operator.memory_ground import MemoryGround, pool, until
 from tests.app.operator.test_command import KUBECONFIG
 from tests.app.operator.test_leadership import OneLease
+from tests.core import cases
 
 KEY = "serving/qwen3"
 
@@ -26,11 +29,11 @@ KEY = "serving/qwen3"
 class Trial:
     """An operator whose Lease and ground are kept in memory, running in a thread."""
 
-    def __init__(self, kubeconfig: Path, lease: OneLease, ground: MemoryGround) -> None:
+    def __init__(self, kubeconfig: Path, lease: OneLease, ground: MemoryGround, settings: Path | None = None) -> None:
         self.lease = lease
         leadership = Leadership(lease, "me", time.monotonic, lambda: datetime.now(UTC))
         options = OperatorOptions(kubeconfig=str(kubeconfig), health_port=0)
-        self.operator = Operator(options, SettingsFile(None), leadership, ground)
+        self.operator = Operator(options, SettingsFile(settings), leadership, ground)
         self.code: int | None = None
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
@@ -46,8 +49,8 @@ class Trial:
 
 
 @contextmanager
-def trial(kubeconfig: Path, lease: OneLease, ground: MemoryGround) -> Iterator[Trial]:
-    running = Trial(kubeconfig, lease, ground)
+def trial(kubeconfig: Path, lease: OneLease, ground: MemoryGround, settings: Path | None = None) -> Iterator[Trial]:
+    running = Trial(kubeconfig, lease, ground, settings)
     try:
         yield running
     finally:
@@ -123,3 +126,22 @@ def test_without_an_api_server_it_waits_alive_and_is_not_ready(kubeconfig: Path)
         assert not running.operator._is_ready()
         running.lease.away = False
         until(running.operator._is_ready)
+
+
+def test_when_its_settings_change_every_pool_is_looked_at(
+    kubeconfig: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main, "REFRESH_SECONDS", 0.05)
+    settings, keys = tmp_path / "settings.yaml", ("serving/a", "serving/b")
+    settings.write_text("{}")
+    resting = {key: replace(pool(key), spec=cases.spec({"suspend": True})) for key in keys}
+    ground = MemoryGround(dict(resting))
+    with trial(kubeconfig, OneLease(), ground, settings) as running:
+        for key in keys:
+            running.operator._intake.pool("serving", key.partition("/")[2], "target")
+            until(lambda key=key: ground.count("write_status", key) == 1)  # type: ignore[misc]
+        before = {key: ground.count("observe", key) for key in keys}
+        settings.write_text("probe: {image: r.example.com/p:1}")
+
+        for key in keys:
+            until(lambda key=key: ground.count("observe", key) > before[key])  # type: ignore[misc]

@@ -49,11 +49,15 @@ class Intake:
             if self._nodes.get(name) == facts:
                 return
             self._nodes[name] = facts
-        self._queue(lambda _key, _target: True)
+        self.everything()
 
     def node_gone(self, name: str) -> None:
         with self._lock:
             self._nodes.pop(name, None)
+        self.everything()
+
+    def everything(self) -> None:
+        """Something changed that any pool may depend on, such as the operator's settings."""
         self._queue(lambda _key, _target: True)
 
     def _queue(self, concerns: Callable[[str, str], bool]) -> None:

@@ -117,6 +117,7 @@ class Operator:
         while not self._stop.wait(REFRESH_SECONDS):
             if self._settings.refresh():
                 set_up_logs(self._settings.current().log_level)
+                self._intake.everything()
         self._end(watching, workers, election)
         health.stop()
         return FAILED if self._broke else FINE
