@@ -22,8 +22,12 @@ from tests.dynamo_stage.standin.service import Service
 
 FIRST_BACK_OFF_SECONDS, LONGEST_BACK_OFF_SECONDS = 0.5, 8.0
 GRACE_SECONDS = 20.0
-FRONTEND_DELAY_SECONDS = 2.0
-"""A frontend is healthy before it knows a model and answers 404 then; the kubelet's probe sees it only later."""
+PROBE_SECONDS = 2.0
+"""From healthy to available: the kubelet probes every few seconds, and that pause matters.
+
+A frontend is healthy before it knows a model, and a worker before every frontend has read its card. Where old pods went
+at the instant at which new ones were healthy, 404 and 503 were seen in one switch of ten.
+"""
 GraphKey = tuple[str, str]
 Shape = Callable[[Batch, Worker], Worker]
 FrontendShape = Callable[[Batch, Frontend], Frontend]
@@ -54,10 +58,6 @@ class LocalPod:
     def port(self) -> int:
         return HTTP_PORT
 
-    @property
-    def delay_seconds(self) -> float:
-        return FRONTEND_DELAY_SECONDS if self.batch.component.frontend else 0.0
-
 
 class Mirror(Protocol):
     """Shows local pods to somebody else, such as an API server."""
@@ -73,6 +73,7 @@ class LocalRuntime:
     shape: Shape = lambda _, worker: worker
     frontend_shape: FrontendShape = lambda _, frontend: frontend
     mirror: Mirror | None = None
+    probe_seconds: float = PROBE_SECONDS
     pods: dict[GraphKey, list[LocalPod]] = field(default_factory=dict)
     asked: dict[GraphKey, dict[BatchKey, tuple[Batch, int]]] = field(default_factory=dict)
     ending: list[tuple[GraphKey, BatchKey, Process, float]] = field(default_factory=list)
@@ -187,7 +188,7 @@ class LocalRuntime:
     def _tend_one(self, pod: LocalPod, now: float) -> None:
         if pod.running is not None and pod.running.runs():
             pod.healthy_since = (pod.healthy_since or now) if _healthy(pod.running) else None
-            pod.available = pod.healthy_since is not None and now >= pod.healthy_since + pod.delay_seconds
+            pod.available = pod.healthy_since is not None and now >= pod.healthy_since + self.probe_seconds
             return
         if pod.next_start_seconds == 0.0:
             pod.available, pod.healthy_since = False, None
