@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from kvgate.api.words import Outcome
 from kvgate.core import text
-from kvgate.core.ab.experiment import Arm, Experiment, Limits, Request
+from kvgate.core.ab.experiment import Arm, Experiment, Limits, Request, Run
 from kvgate.core.findings import Concern, Finding
 
 
@@ -63,11 +65,15 @@ def several_workers(experiment: Experiment, _: Limits) -> Finding:
 
 def arms_apart(experiment: Experiment, _: Limits) -> Finding:
     """A prompt that its run had not sent before may find the template in the cache, and nothing else."""
-    if not experiment.reports_cache:
-        what = "no answer tells cached tokens, so that the arms shared no cache cannot be shown; use a newer engine"
-        return Finding("abSalt", Outcome.ERROR, "CacheNotReported", what, Concern.BENCHMARK)
     first = [request for run in experiment.runs for request in run.requests if not request.repeated_tokens]
-    leaks = [request for request in first if (request.cached_tokens or 0) > experiment.template_tokens]
+    alone = [request for run in experiment.runs for request in first_alone(run)]
+    if not experiment.reports_cache or not alone:
+        why = (
+            "every prompt was overtaken by its repeats" if experiment.reports_cache else "no answer tells cached tokens"
+        )
+        what = f"{why}, so that the arms shared no cache cannot be shown; use an engine and a load that show it"
+        return Finding("abSalt", Outcome.ERROR, "CacheNotReported", what, Concern.BENCHMARK)
+    leaks = [request for request in alone if (request.cached_tokens or 0) > experiment.template_tokens]
     if leaks:
         most = max(request.cached_tokens or 0 for request in leaks)
         what = (
@@ -75,5 +81,19 @@ def arms_apart(experiment: Experiment, _: Limits) -> Finding:
             f"tokens where the template has {experiment.template_tokens}: an arm used what the other had warmed"
         )
         return Finding("abSalt", Outcome.ERROR, "ArmsShareCache", f"{what}; report this", Concern.BENCHMARK)
-    what = f"none of {len(first)} prompts sent for the first time was found in a cache"
+    what = f"none of {len(alone)} prompts sent for the first time was found in a cache"
     return Finding("abSalt", Outcome.PASS, "ArmsApart", what, Concern.BENCHMARK)
+
+
+def first_alone(run: Run) -> tuple[Request, ...]:
+    """First occurrences that were answered before the next of their family was due: none of those can have filled the
+    cache for them."""
+    families: dict[int, list[Request]] = {}
+    for request in sorted(run.requests, key=lambda request: request.arrival_seconds):
+        families.setdefault(request.family, []).append(request)
+    found = []
+    for first, *later in families.values():
+        answered = math.inf if first.first_token_seconds is None else first.arrival_seconds + first.first_token_seconds
+        if not first.repeated_tokens and first.fault is None and all(answered <= r.arrival_seconds for r in later[:1]):
+            found.append(first)
+    return tuple(found)
