@@ -125,6 +125,19 @@ def test_every_worker_pair_must_answer_as_before(replies: tuple[Reply, ...], pro
     assert (look.progress, word in look.message) == (progress, True), look.message
 
 
+@pytest.mark.parametrize(("failed", "reason"), [(4, "AnswersAgree"), (5, "CanaryFailed")])
+def test_one_request_in_twenty_may_fail_and_counts_neither_way(failed: int, reason: str) -> None:
+    failures = tuple(reply(seed, failure="HTTP529", answer="", pair=(None, None)) for seed in range(failed))
+    assert compared(views.view(), *answers(), *failures).reason == reason
+
+
+def test_an_exam_that_ran_out_of_time_counts_with_what_it_has() -> None:
+    seen = views.view()
+    exam = exams.after_answers(seen.case, seen.memory)
+    late = views.answered(seen, exam, *answers(pairs=PAIRS[:2]), problem="40 of 80 prompts were not asked in 1800 s")
+    assert answers_agree(late).reason == "AnswersInconclusive"
+
+
 @pytest.mark.parametrize(("count", "progress"), [(10, Progress.PASSED), (9, Progress.INCONCLUSIVE)])
 def test_ten_agreed_prompts_of_each_size_are_needed(count: int, progress: Progress) -> None:
     seen = views.view(remembered=views.memory(before=views.agreed(count)))

@@ -131,11 +131,11 @@ def test_ten_agreed_prompts_are_enough() -> None:
 
 
 def test_requests_that_fail_hold_and_are_told() -> None:
-    failed = (*times(), reply(99, failure="HTTP503"))
+    failed = (*times(), *(reply(99, failure="HTTP503") for _ in range(3)))
     found = prepared(after(failed, answers()))
     assert not found.ready
     assert found.message == (
-        "times before the switch are not measured yet: 1 of 43 canary requests failed: 1 × HTTP503"
+        "times before the switch are not measured yet: 3 of 45 canary requests failed: 3 × HTTP503"
     )
 
 

@@ -10,19 +10,25 @@ from kvgate.core.links import Look, Progress, View
 from kvgate.core.serving import Exam, ExamResult, Pair, Reply
 
 LEAST_AGREEMENT = 0.95
+TOLERATED_FAILURES = 0.05
+"""Of many prompts beside live traffic some may be refused; they count neither way."""
 
 
-def asked(view: View, exam: Exam) -> ExamResult | Look:
-    """The exam's result once every request was answered; before that, the look that asks for it."""
+def asked(view: View, exam: Exam, tolerated: float = 0.0) -> ExamResult | Look:
+    """The exam's result once no more than this share of the requests failed; before that, the look that asks for it.
+
+    An exam that ran out of time counts with the answers that it has: too few are a doubt, and no reason to go back.
+    """
     result = view.result(exam)
     again = exam if exams.due(view.serving, exam, view.case.now) else None
     if result is None:
         return Look(Progress.UNSEEN, "CanaryUnanswered", "prompts are being asked", again)
-    if failures := Counter(result.failures):
+    failures = Counter(result.failures)
+    if failures.total() > tolerated * len(result.replies):
         told = text.listed(tuple(f"{count} × {word}" for word, count in failures.most_common()))
         what = f"{failures.total()} of {len(result.replies)} canary requests failed: {told}"
         return Look(Progress.WAITING, "CanaryFailed", what, again)
-    if result.problem or not result.replies:
+    if not result.replies:
         return Look(Progress.UNSEEN, "CanaryUnanswered", result.problem or "no request was asked", again)
     return result
 
@@ -81,7 +87,7 @@ def answers_agree(view: View) -> Look:
     if few:
         return Look(Progress.INCONCLUSIVE, "AnswersInconclusive", few)
     exam = exams.after_answers(view.case, view.memory)
-    result = asked(view, exam)
+    result = asked(view, exam, TOLERATED_FAILURES)
     return result if isinstance(result, Look) else _agreement(view, result, exam)
 
 

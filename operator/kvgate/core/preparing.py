@@ -9,7 +9,7 @@ from datetime import timedelta
 from kvgate.api.status import AgreedAnswer, PromptBefore, Verification
 from kvgate.api.words import Capability
 from kvgate.core import exams
-from kvgate.core.canary_links import asked, too_few_agreed
+from kvgate.core.canary_links import TOLERATED_FAILURES, asked, too_few_agreed
 from kvgate.core.judging import Case
 from kvgate.core.links import Look, View
 from kvgate.core.medians import median_rise
@@ -47,10 +47,10 @@ def prepare(case: Case, capability: Capability, plan_hash: str, accepted: frozen
     if stands and memory.plan_hash == plan_hash:
         return Preparation(memory, ready=True)
     view = View(case, memory, serving)
-    times = asked(view, exams.before_ttft(case, capability, plan_hash))
+    times = asked(view, exams.before_ttft(case, capability, plan_hash), TOLERATED_FAILURES)
     if isinstance(times, Look):
         return Preparation(memory, ready=False, message=_waiting("times", times), exam=times.exam)
-    answers = asked(view, exams.before_answers(case, capability, plan_hash))
+    answers = asked(view, exams.before_answers(case, capability, plan_hash), TOLERATED_FAILURES)
     if isinstance(answers, Look):
         return Preparation(memory, ready=False, message=_waiting("answers", answers), exam=answers.exam)
     return _judged(view, plan_hash, accepted, times, answers)

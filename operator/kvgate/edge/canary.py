@@ -28,7 +28,8 @@ LARGEST_LINE_BYTES = 64 * 1024
 MOST_LINES = 4000
 LENGTH_TRIES = 8
 PAIR_TRIES = 4
-MOST_FAILURES = 8
+MOST_FAILURES, MOST_FAILED_SHARE = 8, 0.1
+"""An exam ends when more than both have failed."""
 SETTLE_SECONDS = 0.5
 """Between a prompt and its repeat: the router learns of cached blocks by an event."""
 CHAT = "/v1/chat/completions"
@@ -156,6 +157,7 @@ class Sitting:
     run: str = field(default_factory=lambda: secrets.token_hex(6))
     deadline: float = 0.0
     failures: int = 0
+    asked: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
     met: set[Pair] = field(default_factory=set)
 
@@ -166,7 +168,8 @@ class Sitting:
             return ExamResult(self.exam.id, clock(), problem="no frontend pod has an address")
         words, refused = self._lengths()
         if refused:
-            return ExamResult(self.exam.id, clock(), refused, "" if refused[0].failure else _LENGTH)
+            failed = bool(refused[0].failure)
+            return ExamResult(self.exam.id, clock(), refused if failed else (), "" if failed else _LENGTH)
         asked = questions(self.exam, self._pairs(words), len(self.frontends))
         replies = self._all(asked, words)
         missing = len(asked) - len(replies)
@@ -230,13 +233,15 @@ class Sitting:
             return tuple(reply for reply in pool.map(one, asked) if reply is not None)
 
     def _over(self) -> bool:
-        return self.stopped() or self.failures >= MOST_FAILURES or time.monotonic() > self.deadline
+        failing = self.failures >= max(MOST_FAILURES, MOST_FAILED_SHARE * self.asked)
+        return self.stopped() or failing or time.monotonic() > self.deadline
 
     def _ask(self, question: Question, salt: object, words: int) -> Reply:
         """The salt differs from its first letter on: what prompts share is a cache's first block."""
         mixed = hashlib.sha256(f"{self.run}/{question.tokens}/{salt}".encode()).hexdigest()[:16]
         reply = self.asks(self.frontends[question.frontend % len(self.frontends)], self.exam, question, mixed, words)
         with self.lock:
+            self.asked += 1
             self.failures += bool(reply.failure)
             self.met.add(reply.pair)
         return reply
