@@ -171,12 +171,12 @@ def observing(turn: Turn) -> tuple[Said, ConditionType | None] | None:
         return true("Observing", "spec.criteria is empty: nothing is gated"), None
     if mode is Mode.ENFORCE:
         return None
+    if mode is Mode.RECOMMEND and turn.case.world.patch_problem:
+        return false("PatchRefused", f"mode Recommend: {turn.case.world.patch_problem}"), _RECONCILING
     told = [f"{entry.capability}: {entry.verdict.decisive.message}" for entry in turn.judged]
     left = [
         f"{entry.capability} stays on as Enforce left it" for entry in turn.judged if entry.stands is Stands.ON_OURS
     ]
-    if mode is Mode.RECOMMEND and turn.case.world.patch_problem:
-        return false("PatchRefused", f"mode Recommend: {turn.case.world.patch_problem}"), _RECONCILING
     return true("Observing", "; ".join((f"mode {mode} never patches", *left, *told))), None
 
 
@@ -189,11 +189,11 @@ def holding(turn: Turn) -> tuple[Said, ConditionType | None] | None:
 
 
 ROWS: tuple[Row, ...] = (
+    leaving,
     suspended,
     bad_spec,
     blocked,
     in_flight,
-    leaving,
     adopting,
     lost,
     verifying,
