@@ -380,7 +380,7 @@ def forge_pod(yard: Yard, node: str, **metadata: Any) -> str:
 @pytest.mark.parametrize("how", ["no controller", "a controller that is not recorded"])
 def test_a_forged_pods_log_is_never_read(yard: Yard, how: str) -> None:
     pods = walked(yard)
-    extra = {} if how == "no controller" else {"ownerReferences": [job_reference("forged")]}
+    extra = {} if how == "no controller" else {"ownerReferences": [pool_reference(yard)]}
     forged = forge_pod(yard, yard.nodes[0], **extra)
     yard.client.prints[forged] = yard.client.prints[pods[yard.nodes[0]]].replace("940", "999")
     collect(yard)
@@ -391,20 +391,23 @@ def test_a_forged_pods_log_is_never_read(yard: Yard, how: str) -> None:
     assert len(evidence.samples) == 2
 
 
-def job_reference(uid: str) -> Document:
-    return {"apiVersion": "batch/v1", "kind": "Job", "name": "x", "uid": uid, "controller": True}
+def pool_reference(yard: Yard) -> Document:
+    owner = {"apiVersion": "kvgate.dev/v1alpha1", "kind": "InferencePool", "name": "qwen3"}
+    return owner | {"uid": yard.observe()[0].uid, "controller": True}
 
 
-def recorded_uid(yard: Yard, node: str) -> str:
+def job_reference(yard: Yard, node: str) -> Document:
+    """To a recorded Job by its real name and UID: what names an owner that is not there is soon collected."""
     fence_now = yard.observe()[0].status.sweep
     assert fence_now is not None
-    return next(job.uid for job in fence_now.jobs if job.node == node)
+    job = next(job for job in fence_now.jobs if job.node == node)
+    return {"apiVersion": "batch/v1", "kind": "Job", "name": job.name, "uid": job.uid, "controller": True}
 
 
 def test_of_two_pods_that_say_they_are_one_walker_neither_is_believed(yard: Yard) -> None:
     pods = walked(yard)
     first, second, _ = yard.nodes
-    forged = forge_pod(yard, second, ownerReferences=[job_reference(recorded_uid(yard, second))])
+    forged = forge_pod(yard, second, ownerReferences=[job_reference(yard, second)])
     collect(yard)
 
     assert not {forged, pods[second]} & set(yard.client.asked)
@@ -416,7 +419,7 @@ def test_of_two_pods_that_say_they_are_one_walker_neither_is_believed(yard: Yard
 def test_a_pod_that_does_not_stand_on_the_node_of_its_job_is_not_believed(yard: Yard) -> None:
     walked(yard)
     first, second, _ = yard.nodes
-    forged = forge_pod(yard, second, ownerReferences=[job_reference(recorded_uid(yard, first))])
+    forged = forge_pod(yard, second, ownerReferences=[job_reference(yard, first)])
     collect(yard)
 
     assert forged not in yard.client.asked
@@ -600,3 +603,37 @@ def test_a_pool_that_is_deleted_in_the_middle_of_its_sweep_holds_nobody_up(yard:
     read, world = yard.ground.observe(second)
     assert world.sweep_waits == ""
     assert mean_a_sweep(yard, read)
+
+
+def test_the_operators_limit_on_bytes_is_in_the_schedule_of_the_walkers(yard: Yard) -> None:
+    yard.policy = replace(yard.policy, most_bytes=10**9)
+    yard.measure(RUN)
+    assert schedule_of(yard).most_bytes == 10**9
+    assert schedule_of(yard).share_of(yard.nodes[0]) == 10**9
+
+
+# --- time -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_walker_that_was_never_scheduled_names_its_node_and_why_once_its_time_is_over(yard: Yard) -> None:
+    """The Job controller and the scheduler are real: with the deadline the pod goes."""
+    away = yard.nodes[1]
+    patience = '{"spec":{"fabric":{"schedule":{"sweepTimeout":"5s"}}}}'
+    yard.kubectl("patch", "kvpool", "qwen3", "--type=merge", "-p", patience)
+    yard.access.kubectl("cordon", away, check=True)
+    yard.measure(RUN)
+    wait_for_pods(yard)
+    yard.record()
+
+    def trouble() -> str:
+        sweep = yard.observe()[1].sweep
+        assert sweep is not None
+        return next(walker.trouble for walker in sweep.walkers if walker.node == away)
+
+    eventually(lambda: trouble().startswith("Unschedulable"), 20)
+    assert f"node {away} takes no probe pod: it is cordoned" in trouble()
+    eventually(lambda: trouble().startswith("DeadlineExceeded"), 40)
+    eventually(lambda: away not in {pod["metadata"]["annotations"]["kvgate.dev/node"] for pod in yard.pods_of_jobs()})
+    told = trouble()
+    assert f"the walker of node {away} did not end within its Job's activeDeadlineSeconds" in told
+    assert f"node {away} takes no probe pod: it is cordoned" in told
