@@ -29,6 +29,7 @@ WATCH_WINDOW = 40
 RETRY = timedelta(seconds=10)
 LONGEST_REQUEST_SECONDS = 60.0
 SHORT_REQUEST_SECONDS = 30.0
+LONGEST_TTFT_SECONDS = 86_400.0
 
 
 def model_path(case: Case) -> str:
@@ -204,7 +205,7 @@ def settled_ttft(replies: Iterable[ExamResult | None], tokens: int, most: int = 
             continue
         met[reply.pair] = met.get(reply.pair, 0) + 1
         if met[reply.pair] > WARM_UP:
-            kept.append(round(reply.ttft_seconds * 1e6))
+            kept.append(round(min(reply.ttft_seconds, LONGEST_TTFT_SECONDS) * 1e6))
     return tuple(kept[:most])
 
 
