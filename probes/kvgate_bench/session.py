@@ -15,14 +15,12 @@ import aiohttp
 from kvgate_bench import guard, pages, workload
 from kvgate_bench.client import Answer, ask, body_of
 from kvgate_bench.pages import LiveLook, Page
-from kvgate_bench.wire import ARMS, Asked, Ending, Plan, RunResult, Sent
+from kvgate_bench.wire import ARMS, QUIET_SECONDS, SALT_BLOCKS, Asked, Ending, Plan, RunResult, Sent
 from kvgate_bench.workload import Due, Salt
 
 AHEAD = 256
 """So many prompts are made before a run starts, so that making them disturbs no wait."""
 LOOK_SECONDS = 2.0
-QUIET_SECONDS = 30.0
-"""How long users are watched before anything is sent, where there are any."""
 CALIBRATED_PROMPTS = 5
 PAGE_SECONDS = 4.0
 Prompt = Callable[[Plan, Due, Salt], list[int]]
@@ -167,7 +165,7 @@ class Session:
 
     async def _send(self, arm: str, due: Due, body: bytes, at: float) -> Sent:
         answer = await ask(self._door.http, self._plan.url(arm), body, at, self._plan.timeout_seconds)
-        heard, planned = answer.heard, due.input_tokens + workload.SALT_BLOCKS * self._plan.block_tokens
+        heard, planned = answer.heard, due.input_tokens + SALT_BLOCKS * self._plan.block_tokens
         prompt_tokens = heard.prompt_tokens or planned
         return Sent(
             family=due.family,

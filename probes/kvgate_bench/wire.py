@@ -33,6 +33,13 @@ FAULTS = (
     "Empty",
 )
 BUILT_IN, TRACE = "BuiltIn", "Trace"
+SALT_BLOCKS = 2
+MOST_CACHE_SHARE = 0.2
+"""Of one worker's KV cache, that the prompts of one run may fill."""
+ACTIVE_FAMILIES = 6
+"""Of the built-in workload: so many families are asked at a time, in turns drawn at random."""
+QUIET_SECONDS = 30.0
+"""How long users are watched before anything is sent, where there are any."""
 
 
 @dataclass(frozen=True)

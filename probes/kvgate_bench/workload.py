@@ -9,13 +9,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from kvgate_bench.trace import HASH_TOKENS, TraceError, TraceRequest
-from kvgate_bench.wire import ARMS, Plan
+from kvgate_bench.wire import ACTIVE_FAMILIES, ARMS, MOST_CACHE_SHARE, SALT_BLOCKS, Plan
 
-SALT_BLOCKS = 2
-MOST_CACHE_SHARE = 0.2
 SHARED_SHARE = 0.9
-ACTIVE_FAMILIES = 6
-"""Of the built-in workload: so many families are asked at a time, in turns drawn at random."""
 
 
 @dataclass(frozen=True)

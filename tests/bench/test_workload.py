@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from kvgate_bench import workload
 from kvgate_bench.trace import HASH_TOKENS, MOST_BYTES, TraceError, TraceRequest, read_trace
-from kvgate_bench.wire import ARMS, TRACE
-from kvgate_bench.workload import SALT_BLOCKS, Salt
+from kvgate_bench.wire import ARMS, SALT_BLOCKS, TRACE
+from kvgate_bench.workload import Salt
 from tests.bench.plans import PLAN, plan
 
 LINE = {"timestamp": 27_482, "input_length": 1023, "output_length": 52, "hash_ids": [46, 47]}
