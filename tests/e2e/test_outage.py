@@ -1,4 +1,4 @@
-"""An API server that does not answer for half a minute: nothing is lost, and nothing is done twice."""
+"""An API server that does not answer for longer than a Lease stands: nothing is lost, and nothing is done twice."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 from tests.cluster.leftovers import Kind, Ledger
 from tests.cluster.processes import Process
+from tests.cluster.waiting import eventually
 from tests.e2e.running import Operator
 from tests.e2e.stage import SPLIT, Scene, Stage, is_split, leave, waits_for_approval
 
@@ -20,6 +21,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 OUTAGE_SECONDS = 30.0
 """Twice as long as the Lease is held."""
+LEADS, LOST = "leading: this process acts", "not leading"
 
 
 @contextmanager
@@ -57,9 +59,12 @@ def test_while_the_api_server_is_away_nothing_is_lost_and_nothing_is_done_twice(
     other.gate("2s")
     other.wait_for("its Jobs", lambda status: status.sweep is not None)
     scene.approve(seen, "ReducedCapacity")
+    led, lost = operator.said(LEADS), operator.said(LOST)
     with away(shaped):
         time.sleep(OUTAGE_SECONDS)
+        assert (operator.said(LEADS), operator.said(LOST)) == (led, lost + 1)
 
+    eventually(lambda: operator.said(LEADS) == led + 1)
     seen = scene.wait_for("split", is_split)
     assert (scene.modes(), scene.patches(mark)) == (SPLIT, 1)
     assert [entry.action for entry in seen.status.history] == ["Enabled"]
