@@ -18,7 +18,7 @@ from tests.cluster.cache import CannotRunError, cache_root, fingerprint, made_on
 PROBE_REFERENCE = "kvgate.dev/probe:test"
 PAUSE_REFERENCE = "local.test/pause:1"
 PROBES = Path(__file__).parents[2] / "probes"
-PROBE_PACKAGES = ("python3", "iperf3")
+PROBE_PACKAGES = ("python3", "iperf3", "python3-msgpack", "python3-zmq")
 PROBE_USER = 65532
 """The operator's image runs as the same."""
 PRUNED = ("usr/share/doc/", "usr/share/man/", "usr/share/locale/", "usr/share/perl", "usr/share/lintian/")
@@ -70,7 +70,7 @@ def pause_image(directory: Path) -> Path:
 
 
 def probe_image(directory: Path) -> Path:
-    """Pack the walker as it is in this checkout, with Debian's python3 and iperf3, into `directory`."""
+    """Pack the walker as it is in this checkout, with what it needs of Debian's packages, into `directory`."""
     files = accounts("probe")
     files += [(f"opt/kvgate/{p.relative_to(PROBES)}", p.read_bytes(), 0o644) for p in probe_sources()]
     return pack(PROBE, [debian_layer().read_bytes(), layer(files)], directory / "probe.tar")
