@@ -43,23 +43,28 @@ WARM_UP = 500
 @dataclass
 class Timeline:
     """What was seen of one sweep from outside, in seconds of the host's clock: `read` is by pod UID when the addresses
-    of all stood in the pod's own file, `begun` and `ended` are of the walkers' containers."""
+    of all stood in the pod's own file."""
 
-    state: Path
-    nodes: int
+    cluster: Cluster
     read: dict[str, float] = field(default_factory=dict)
     stop: threading.Event = field(default_factory=threading.Event)
 
     def follow(self) -> None:
         while not self.stop.wait(LOOK_SECONDS):
-            for told in self.state.glob("*/kubelet/pods/*/volumes/kubernetes.io~downward-api/*/..data"):
+            for told in self._files():
                 uid = told.parents[3].name
                 if uid not in self.read and self._complete(told):
                     self.read[uid] = told.lstat().st_ctime
 
+    def _files(self) -> Iterator[Path]:
+        """Volumes in memory are mounted where only the node's own processes see them."""
+        for node in self.cluster.nodes.values():
+            root = Path(f"/proc/{node.process.pid}/root{node.state}/kubelet/pods")
+            yield from root.glob("*/volumes/kubernetes.io~downward-api/*/..data")
+
     def _complete(self, told: Path) -> bool:
         try:
-            return len(json.loads((told / "peers").read_text(encoding="utf-8") or "{}")) == self.nodes
+            return len(json.loads((told / "peers").read_text(encoding="utf-8") or "{}")) == len(self.cluster.nodes)
         except (OSError, ValueError):
             return False
 
@@ -90,10 +95,10 @@ def gate(scene: Scene) -> None:
     scene.access.apply(document)
 
 
-def sweep_once(scene: Scene, state: Path, begin: Callable[[], None]) -> tuple[float, float, list[float]]:
+def sweep_once(cluster: Cluster, scene: Scene, begin: Callable[[], None]) -> tuple[float, float, list[float]]:
     """Seconds from the start of the sweep to the addresses being told, seconds from there to the last walker's end, and
     how long the addresses took to each pod's file."""
-    timeline = Timeline(state, 1 + ROUNDS)
+    timeline = Timeline(cluster)
     mark, started = scene.stage.mark(), time.time()
     follower = threading.Thread(target=timeline.follow, daemon=True)
     follower.start()
@@ -137,17 +142,16 @@ def _told_at(scene: Scene, mark: int) -> dict[str, float]:
 
 def main() -> bool:
     with stage() as (cluster, scene):
-        state = cluster.kubeconfig.parent
-        within = _sweeps(scene, state)
+        within = _sweeps(cluster, scene)
         _against_ucx(cluster, scene)
     return within
 
 
-def _sweeps(scene: Scene, state: Path) -> bool:
+def _sweeps(cluster: Cluster, scene: Scene) -> bool:
     rows, ratios, lags = [], [], []
     for number in range(SWEEPS):
         begin = partial(gate, scene) if number == 0 else partial(scene.ask_to_measure, f"bench-{number}")
-        start_up, walked, seen = sweep_once(scene, state, begin)
+        start_up, walked, seen = sweep_once(cluster, scene, begin)
         ratios.append(walked / (ROUNDS * TEST_SECONDS))
         lags += seen
         rows.append((str(number + 1), f"{start_up:.1f} s", f"{walked:.1f} s", f"{ratios[-1]:.3f}"))
