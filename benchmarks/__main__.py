@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import decide_scaling, estimate_against_truth, operator_load, sweep_in_cluster, sweep_overhead
+from benchmarks import (
+    decide_scaling,
+    estimate_against_truth,
+    operator_load,
+    routing_ab_power,
+    sweep_in_cluster,
+    sweep_overhead,
+)
 
 if __name__ == "__main__":
     beyond = [
@@ -15,6 +22,7 @@ if __name__ == "__main__":
             ("estimate_against_truth", estimate_against_truth.main),
             ("operator_load", operator_load.main),
             ("sweep_in_cluster", sweep_in_cluster.main),
+            ("routing_ab_power", routing_ab_power.main),
         )
         if not run()
     ]

@@ -12,9 +12,11 @@ from kvgate.core.ab.evidence import BenchmarkEvidence, Subject
 from kvgate.core.ab.experiment import Arm, Experiment, Workload
 from kvgate.core.benchmark_criteria import benchmark_won, chosen, digest
 from kvgate.core.findings import worst
+from kvgate.core.judged import judge_capability
 from kvgate.core.judging import Case
 from kvgate.core.statuses import routing
-from kvgate.core.target import Switch, TargetView, Toggle
+from kvgate.core.switching import Move
+from kvgate.core.target import Switch, TargetView, Toggle, ToggleStep
 from tests.core.ab.trials import but, experiment, failing, having, slower
 from tests.core.cases import NOW, POOL_UID, case
 
@@ -52,6 +54,9 @@ def view(**changes: object) -> TargetView:
 
 
 OTHER_PLAN = {Capability.ROUTING: Toggle(Switch.OFF, projection='{"image":"vllm:2"}')}
+STEP = (ToggleStep("Frontend", "DYN_ROUTER_MODE", "kv"),)
+HELD_ON = {Capability.ROUTING: Toggle(Switch.ON, STEP, projection=PROJECTION)}
+OTHER_PLAN_ON = {Capability.ROUTING: Toggle(Switch.ON, STEP, projection="{}")}
 ON = {Capability.ROUTING: Toggle(Switch.ON, projection=PROJECTION)}
 
 
@@ -164,3 +169,25 @@ def test_a_void_one_shows_no_gain(found: Case, named: str) -> None:
 def test_what_does_not_count_is_not_in_the_status(found: Case) -> None:
     assert routing(found) is None
     assert chosen(found) is None or found.pool.spec.criteria.routing is None
+
+
+@pytest.mark.parametrize(
+    ("found", "move"),
+    [
+        pytest.param(seen(ab(), target=view(toggles=OTHER_PLAN_ON)), Move.HOLD, id="another topology holds"),
+        pytest.param(seen(target=view(toggles=OTHER_PLAN_ON)), Move.REVERT, id="no A/B at all is evidence lost"),
+        pytest.param(
+            seen(ab(SLOW), target=view(toggles=HELD_ON)), Move.REVERT, id="an A/B that fails is confirmed by itself"
+        ),
+        pytest.param(seen(ab(), target=view(toggles=HELD_ON)), Move.STAY, id="a good one stays"),
+    ],
+)
+def test_what_is_on_is_held_through_a_change_of_topology_whatever_the_pool_says(found: Case, move: Move) -> None:
+    spec = {
+        "mode": "Enforce",
+        "criteria.routing": {"kvEvents": "Ignored", "benchmark": {"targetRef": {"name": "staging"}}},
+        "rollback": {"onEvidenceLost": "Revert"},
+    }
+    asked = case(spec).pool
+    pool = replace(asked, status=asked.status.model_copy(update={"permitted": (Capability.ROUTING,)}))
+    assert judge_capability(replace(found, pool=pool), Capability.ROUTING, None).ruling.move is move

@@ -16,6 +16,7 @@ from kvgate.core.judging import CLOCK_TOLERANCE, Case
 from kvgate.core.moments import later
 from kvgate.core.target import TargetView
 
+TOPOLOGY_CHANGED = "TopologyChanged"
 VOID = frozenset({Outcome.ERROR, Outcome.UNKNOWN})
 
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kvgate.api.status import BaselineEntry, CapabilityStatus, LinkFailed
-from kvgate.api.words import Approval, Capability, DeleteAction, EventLossAction, Mode, OnConflict, Outcome
+from kvgate.api.words import Approval, Capability, DeleteAction, EventLossAction, LossAction, Mode, OnConflict, Outcome
 from kvgate.core import memory
 from kvgate.core.approvals import Plan, Standing, standing
-from kvgate.core.drift import drifted, looping
+from kvgate.core.benchmark_criteria import TOPOLOGY_CHANGED
+from kvgate.core.drift import drifted, looping, rests_until
 from kvgate.core.findings import Concern, Verdict
 from kvgate.core.judging import Case
 from kvgate.core.planhash import plan_hash
@@ -229,10 +230,16 @@ def _situation(
         approval=approval.state,
         confirmed=confirmed,
         adopt=case.pool.spec.enforcement.adopt,
-        on_evidence_lost=rollback.on_evidence_lost,
+        on_evidence_lost=_on_evidence_lost(case, verdict),
         on_approval_lost=rollback.on_approval_lost,
         obstacle=obstacle,
     )
+
+
+def _on_evidence_lost(case: Case, verdict: Verdict) -> LossAction:
+    """An A/B of another topology says nothing bad of this one: routing is kept until it was run again."""
+    moved = verdict.decisive.reason == TOPOLOGY_CHANGED
+    return LossAction.HOLD if moved else case.pool.spec.rollback.on_evidence_lost
 
 
 def _possible(ruling: Ruling, toggle: Toggle | None) -> Ruling:
