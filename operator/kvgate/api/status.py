@@ -160,6 +160,24 @@ class SweepStatus(Wire):
     jobs: Annotated[tuple[SweepJob, ...], Field(max_length=2000)] = ()
 
 
+class BenchmarkRun(Wire):
+    """The routing A/B that is under way: what it runs on, and what of it must not change meanwhile."""
+
+    run_id: Annotated[str, Field(alias="runID")]
+    started_at: AwareDatetime
+    ran_on: str
+    on_live: bool = False
+    generation: int = 0
+    cards: str = ""
+    """Digest of what the workers published of themselves."""
+    target_uid: Annotated[str, Field(alias="targetUID")] = ""
+    projection: str = ""
+    """Digest of what approvals bind of the pool's target."""
+    split: str = ""
+    job_uid: Annotated[str, Field(alias="jobUID")] = ""
+    """Only this Job's log is evidence."""
+
+
 class HistoryEntry(Wire):
     """One thing that kvgate did."""
 
@@ -251,6 +269,9 @@ class PoolStatus(Wire):
     last_sweep_at: AwareDatetime | None = None
     """When the last sweep that ran was over: from here the operator's probe.minInterval counts."""
     sweep: SweepStatus | None = None
+    benchmark: BenchmarkRun | None = None
+    last_benchmark_at: AwareDatetime | None = None
+    """When the last A/B was begun: one that proved nothing is not begun anew at once."""
     operation: Operation | None = None
     verifications: Annotated[tuple[Verification, ...], Field(max_length=3), ListMap(("capability",))] = ()
     """By capability: measurements before the switch, and the links that were passed after it."""

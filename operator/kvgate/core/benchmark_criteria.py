@@ -60,8 +60,17 @@ def missing(case: Case) -> Finding:
     if benchmark is None or (benchmark.target_ref is None and not benchmark.allow_live):
         what = "criteria.routing.benchmark names no targetRef, so KV routing was never compared with round-robin"
         return Finding("benchmark", Outcome.UNKNOWN, "BenchmarkNotConfigured", what, Concern.BENCHMARK)
-    what = "no A/B of KV routing against round-robin has ended yet"
+    what = f"no A/B of KV routing against round-robin has ended yet{_on_its_way(case)}"
     return Finding("benchmark", Outcome.UNKNOWN, "BenchmarkNotRun", what, Concern.BENCHMARK)
+
+
+def _on_its_way(case: Case) -> str:
+    run, ground = case.pool.status.benchmark, case.world.benchmark_ground
+    if run is not None:
+        job = case.world.benchmark_job
+        trouble = f": {job.trouble}" if job and job.trouble else ""
+        return f"; one runs on {run.ran_on} since {text.moment(run.started_at)}{trouble}"
+    return f"; none can begin: {ground.problem}" if ground and ground.problem else ""
 
 
 def expires_at(case: Case, entry: BenchmarkEvidence) -> datetime:

@@ -7,6 +7,8 @@ from datetime import datetime
 
 from kvgate.api.status import PoolStatus
 from kvgate.core import statuses
+from kvgate.core.benchmarking import LOOK_AGAIN_SECONDS as BENCHMARKING_SECONDS
+from kvgate.core.benchmarking import Benchmarking, benchmarking
 from kvgate.core.conditions import TABLE, Turn, stamped
 from kvgate.core.judged import Judged, judge_capability
 from kvgate.core.judging import Case
@@ -35,7 +37,9 @@ def decide(pool: Pool, world: World, now: datetime) -> Decision:
     previous = Case(pool, world, world.evidence[1], now) if len(world.evidence) > 1 else None
     judged = tuple(judge_capability(case, capability, previous) for capability in gated(case))
     ledger = settle(case, judged)
-    sweep = sweeping(case, judged, may_start=ledger.operation is None)
+    still = ledger.operation is None
+    sweep = sweeping(case, judged, may_start=still and pool.status.benchmark is None)
+    ab = benchmarking(case, judged, may_start=still and sweep.fence is None)
     turn = Turn(case, judged, ledger, measuring=sweep.fence is not None, wait=sweep.wait)
     steps = (*ledger.steps, *((sweep.step,) if sweep.step else ()), *_asked(turn))
     line = sweep.wait.line if sweep.wait else Line.NOWHERE
@@ -43,7 +47,7 @@ def decide(pool: Pool, world: World, now: datetime) -> Decision:
     return Decision(guard, _status(turn, sweep), _requeue_after(turn, sweep), line)
 
 
-def _status(turn: Turn, sweep: Sweeping) -> PoolStatus:
+def _status(turn: Turn, sweep: Sweeping, ab: Benchmarking) -> PoolStatus:
     case, pool = turn.case, turn.case.pool
     said = (*((kind, tell(turn)) for kind, tell in TABLE.items()), *summary(turn))
     return PoolStatus(
@@ -60,6 +64,8 @@ def _status(turn: Turn, sweep: Sweeping) -> PoolStatus:
         last_handled_measure_at=_handled(case, sweep),
         last_sweep_at=_last_sweep(case, sweep),
         sweep=sweep.fence,
+        benchmark=ab.fence,
+        last_benchmark_at=_last_benchmark(case, ab),
         operation=turn.ledger.operation,
         verifications=statuses.verifications(turn),
         history=turn.ledger.history,
@@ -98,8 +104,14 @@ def _last_sweep(case: Case, sweep: Sweeping) -> datetime | None:
     return max(case.now, fence.started_at)
 
 
+def _last_benchmark(case: Case, ab: Benchmarking) -> datetime | None:
+    begins = case.pool.status.benchmark is None and ab.fence is not None
+    return case.now if begins else case.pool.status.last_benchmark_at
+
+
 def _requeue_after(turn: Turn, sweep: Sweeping) -> float:
     looks = [entry.chain.look_again_seconds for entry in turn.judged if entry.chain]
+    looks += [BENCHMARKING_SECONDS] if turn.case.pool.status.benchmark is not None else []
     looks += [turn.case.pool.spec.monitor.interval.seconds] if turn.case.events is not None else []
     looks += [VERIFYING_SECONDS for entry in turn.judged if entry.ruling.held is Held.BASELINE]
     return min(_unverified_after(turn.case, turn.ledger, sweep), *looks, IDLE_SECONDS)

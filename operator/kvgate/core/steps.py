@@ -37,6 +37,28 @@ class Collect:
 
 
 @dataclass(frozen=True)
+class StartBenchmark:
+    """Make the Job of an A/B."""
+
+    run_id: str
+
+
+@dataclass(frozen=True)
+class CollectBenchmark:
+    """Read what the load generator told, keep it as evidence, and clear the A/B away. `aborted` ends it early."""
+
+    run_id: str
+    aborted: str = ""
+
+
+@dataclass(frozen=True)
+class AbandonBenchmark:
+    """Clear the A/B away; nothing of it counts."""
+
+    run_id: str
+
+
+@dataclass(frozen=True)
 class Enable:
     """Write the enabled values of one capability, in one apply."""
 
@@ -98,7 +120,9 @@ class LetGo:
     reason: str
 
 
-Step = Measure | Introduce | Collect | Abandon | Prepare | Verify | Enable | Revert | Recommend | HoldDeletion | LetGo
+Benchmarks = StartBenchmark | CollectBenchmark | AbandonBenchmark
+Sweeps = Measure | Introduce | Collect | Abandon
+Step = Sweeps | Benchmarks | Prepare | Verify | Enable | Revert | Recommend | HoldDeletion | LetGo
 
 
 class Line(StrEnum):

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from kvgate.api.pool import PoolSpec
 from kvgate.api.status import PoolStatus, SweepJob
-from kvgate.core.ab.evidence import BenchmarkEvidence
+from kvgate.core.ab.evidence import BenchmarkEvidence, BenchmarkGround, BenchmarkJob
 from kvgate.core.approvals import GivenApproval
 from kvgate.core.estimate import KVSize
 from kvgate.core.events_seen import EventsSeen
@@ -132,6 +132,9 @@ class World:
     benchmarks: tuple[BenchmarkEvidence, ...] = ()
     """Routing A/Bs, newest first."""
     benchmark_problem: str = ""
+    benchmark_ground: BenchmarkGround | None = None
+    """What an A/B would run on; None where none is asked for, or nobody could run one."""
+    benchmark_job: BenchmarkJob | None = None
     patch_problem: str = ""
     """Why the patch that is meant could not be written when it was last tried."""
     serving: ServingSeen | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
 from kvgate.core.ab.experiment import Experiment
 
@@ -41,3 +42,34 @@ class BenchmarkEvidence:
     experiment: Experiment
     provenance: Provenance = Provenance()
     report: str = ""
+
+
+class JobState(StrEnum):
+    """How far the benchmark's Job is."""
+
+    RUNNING = "Running"
+    ENDED = "Ended"
+
+
+@dataclass(frozen=True)
+class BenchmarkJob:
+    """The Job of the A/B that is under way, as it was found; `trouble` says what keeps it from going on."""
+
+    run_id: str
+    uid: str
+    state: JobState
+    trouble: str = ""
+
+
+@dataclass(frozen=True)
+class BenchmarkGround:
+    """The deployment that would serve an A/B now; `problem` says why none can be started, and who must act.
+
+    `cards` is the digest of what its workers publish of themselves, `on_live` whether users share it.
+    """
+
+    ran_on: str
+    generation: int = 0
+    cards: str = ""
+    on_live: bool = False
+    problem: str = ""
