@@ -41,10 +41,10 @@ def decide(pool: Pool, world: World, now: datetime) -> Decision:
     sweep = sweeping(case, judged, may_start=still and pool.status.benchmark is None)
     ab = benchmarking(case, judged, may_start=still and sweep.fence is None)
     turn = Turn(case, judged, ledger, measuring=sweep.fence is not None, wait=sweep.wait)
-    steps = (*ledger.steps, *((sweep.step,) if sweep.step else ()), *_asked(turn))
+    steps = (*ledger.steps, *((sweep.step,) if sweep.step else ()), *((ab.step,) if ab.step else ()), *_asked(turn))
     line = sweep.wait.line if sweep.wait else Line.NOWHERE
     guard = guarded(case, judged, ledger, steps)
-    return Decision(guard, _status(turn, sweep), _requeue_after(turn, sweep), line)
+    return Decision(guard, _status(turn, sweep, ab), _requeue_after(turn, sweep), line)
 
 
 def _status(turn: Turn, sweep: Sweeping, ab: Benchmarking) -> PoolStatus:
