@@ -11,7 +11,8 @@ from kvgate.api.wire import Condition
 from kvgate.api.words import ConditionStatus, ConditionType
 from kvgate.core.conditions import LONGEST_MESSAGE, Said, stamped
 from kvgate.core.evidence import FailureKind, NodeIdentity
-from kvgate.core.target import Switch, TargetProblem
+from kvgate.core.metrics_seen import MetricsSeen
+from kvgate.core.target import Deed, Hand, Switch, TargetProblem
 from kvgate.core.world import KVUnknown
 from tests.core import cases
 from tests.core.worlds import (
@@ -35,6 +36,8 @@ Change = Callable[[Scene], Scene]
 Row = tuple[Change, str, str, tuple[str, ...]]
 GONE = TargetProblem("TargetNotFound", "there is no DynamoGraphDeployment qwen3; create it")
 C = ConditionType
+PROMETHEUS = {"monitor__prometheusRef": {"name": "default"}}
+TAKEN = ("VllmPrefillWorker/DYN_DISAGGREGATION_MODE",)
 
 
 def remeasured(**fields: object) -> Change:
@@ -293,7 +296,39 @@ TABLE: dict[ConditionType, dict[str, Row]] = {
             lambda s: opened(s).switched(Switch.OFF, conflict="argocd"),
             "True",
             "Overwritten",
-            ("argocd", "VllmPrefillWorker/DYN_DISAGGREGATION_MODE", "drop the line", "newer approval"),
+            ("argocd overwrote VllmPrefillWorker/DYN_DISAGGREGATION_MODE", "drop the line", "newer approval"),
+        ),
+        "removed": (
+            lambda s: opened(s).switched(Switch.OFF, hands=(Hand("argocd", Deed.REMOVED, TAKEN, "spare it"),)),
+            "True",
+            "Removed",
+            ("VllmPrefillWorker/DYN_DISAGGREGATION_MODE was removed, by all signs by argocd", "spare it"),
+        ),
+        "one removed, the other overwritten by nobody known": (
+            lambda s: opened(s).switched(
+                Switch.OFF,
+                hands=(Hand("argocd", Deed.REMOVED, TAKEN, "spare it"), Hand("", Deed.OVERWROTE, ("B/X",), "drop it")),
+            ),
+            "True",
+            "Overwritten",
+            ("by argocd", "a manager that left no trace overwrote B/X: drop it"),
+        ),
+        "taken by a hand of which nothing is known": (
+            lambda s: opened(s).switched(Switch.OFF),
+            "True",
+            "Overwritten",
+            ("another hand overwrote the fields of Disaggregation",),
+        ),
+    },
+    C.METRICS_HEALTHY: {
+        "no Prometheus": (lambda s: s, "Unknown", "NoPrometheus", ("monitor.prometheusRef",)),
+        "nobody asks": (lambda s: s.asking(**PROMETHEUS), "Unknown", "MetricsNotObserved", ("only the operator",)),
+        "nothing on": (lambda s: s.asking(**PROMETHEUS).but(metrics=MetricsSeen()), "Unknown", "NothingOn", ()),
+        "not asked yet": (
+            lambda s: opened(s.asking(**PROMETHEUS)).but(metrics=MetricsSeen()),
+            "Unknown",
+            "MetricsNotAsked",
+            ("not been asked yet",),
         ),
     },
     C.ROLLED_BACK: {

@@ -17,6 +17,7 @@ from kvgate.core.decide import decide
 from kvgate.core.evidence import Evidence
 from kvgate.core.findings import Concern, Finding
 from kvgate.core.judging import Case
+from kvgate.core.metrics_seen import MetricsSeen
 from kvgate.core.serving import ServingSeen
 from kvgate.core.steps import Decision
 from kvgate.core.target import Switch, TargetProblem, TargetView, Toggle, ToggleStep
@@ -92,6 +93,7 @@ class Scene:
     nodes: Nodes = field(default_factory=cases.nodes)
     workers: tuple[WorkerPod, ...] = ()
     serving: ServingSeen | None = None
+    metrics: MetricsSeen | None = None
     generation: int = 1
     asked: str = ""
     claimed_by: str = ""
@@ -126,6 +128,7 @@ class Scene:
             evidence=self.evidence,
             pods=self.workers,
             serving=self.serving,
+            metrics=self.metrics,
             approvals=self.approvals,
             claimed_by=self.claimed_by,
             patch_problem=self.patch_problem,

@@ -18,6 +18,7 @@ TOLD_UNDER = {
     "target_resolved": "TargetResolved",
     "fabric_measured": "FabricMeasured",
     "kv_events_healthy": "KVEventsHealthy",
+    "metrics_healthy": "MetricsHealthy",
     "accepted": ACCEPTED,
     "approved": "Approved",
     "enabled": ENABLED,

@@ -85,6 +85,21 @@ class Estimate(Wire):
     outcome: Outcome = Outcome.UNKNOWN
 
 
+class CanariesStatus(Wire):
+    """What canaries told of workers that traffic tells nothing of: each is a new prompt pinned to one worker, sent twice.
+
+    The times are medians over the workers that answered; what lies between them is what a cached prefix saves.
+    """
+
+    answered: Annotated[int, Field(ge=0)]
+    flowing: Annotated[int, Field(ge=0)]
+    """Workers that answered, and those of them whose events were seen to come."""
+    repeat_cached_percent: Annotated[int, Field(ge=0, le=100)] | None = None
+    """Prompt tokens of the repeat that the engine had cached."""
+    first_ttft_milliseconds: Annotated[int, Field(alias="firstTTFTMilliseconds", ge=0)] | None = None
+    repeat_ttft_milliseconds: Annotated[int, Field(alias="repeatTTFTMilliseconds", ge=0)] | None = None
+
+
 class EventsStatus(Wire):
     """Whether KV events arrive: who should publish, who does, and whether the router applies what it hears."""
 
@@ -93,6 +108,8 @@ class EventsStatus(Wire):
     applied: bool | None = None
     source: str = ""
     """Where this was read: worker metadata, args, router gauges."""
+    canaries: CanariesStatus | None = None
+    """None while none was answered since kvgate started."""
 
 
 class RoutingStatus(Wire):
@@ -249,6 +266,40 @@ class Verification(Wire):
     calibration: Annotated[tuple[Calibration, ...], Field(max_length=16)] = ()
 
 
+class MetricsBefore(Wire):
+    """What the frontends' metrics told when a capability was about to be switched on."""
+
+    capability: Capability
+    until: AwareDatetime
+    seconds: Annotated[int, Field(ge=0)]
+    """The length of the time that ended then."""
+    requests: Annotated[int, Field(ge=0)]
+    """Those that failed among them, without what the client spoilt or gave up."""
+    failed: Annotated[int, Field(ge=0)]
+    mean_ttft_milliseconds: int | None = None
+
+
+class MonitoringStatus(Wire):
+    """What is kept of the frontends' metrics: numbers before each switch, and a snapshot that is taken anew when the
+    verdict on them changes, or after an hour."""
+
+    before: Annotated[tuple[MetricsBefore, ...], Field(max_length=3), ListMap(("capability",))] = ()
+    unseen_since: AwareDatetime | None = None
+    """Since when Prometheus told nothing."""
+    judged_at: AwareDatetime | None = None
+    """When the snapshot was taken; the rest is of it."""
+    reason: str = ""
+    message: Text = ""
+    requests: Annotated[int, Field(ge=0)] | None = None
+    error_percent: str = ""
+    """Requests that failed, of a hundred; a decimal string."""
+    cached_token_ratio: str = ""
+    """Cached prompt tokens over all prompt tokens; a decimal string from 0 to 1."""
+    mean_ttft_milliseconds: int | None = None
+    observed_to_estimated: str = ""
+    """The rise of the mean TTFT since the split was switched on, over the estimate of it; a decimal string."""
+
+
 class PoolStatus(Wire):
     """Everything that is known about a pool."""
 
@@ -275,6 +326,8 @@ class PoolStatus(Wire):
     operation: Operation | None = None
     verifications: Annotated[tuple[Verification, ...], Field(max_length=3), ListMap(("capability",))] = ()
     """By capability: measurements before the switch, and the links that were passed after it."""
+    monitoring: MonitoringStatus | None = None
+    """What is kept of the frontends' metrics, where monitor.prometheusRef is set."""
     history: Annotated[tuple[HistoryEntry, ...], Field(max_length=10)] = ()
     """Newest first."""
     conditions: Annotated[tuple[Condition, ...], Field(max_length=32), ListMap(("type",))] = ()

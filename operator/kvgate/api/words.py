@@ -108,6 +108,7 @@ class ConditionType(StrEnum):
     TARGET_RESOLVED = "TargetResolved"
     FABRIC_MEASURED = "FabricMeasured"
     KV_EVENTS_HEALTHY = "KVEventsHealthy"
+    METRICS_HEALTHY = "MetricsHealthy"
     ROUTING_ACCEPTED = "RoutingAccepted"
     DISAGGREGATION_ACCEPTED = "DisaggregationAccepted"
     KV_STORAGE_ACCEPTED = "KVStorageAccepted"

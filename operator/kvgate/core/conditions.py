@@ -16,6 +16,8 @@ from kvgate.core.judged import Judged
 from kvgate.core.judging import Case
 from kvgate.core.links import Progress
 from kvgate.core.memory import Action, cooled_down_at, of
+from kvgate.core.monitoring import awaited
+from kvgate.core.monitoring_memory import monitored
 from kvgate.core.operations import Ledger
 from kvgate.core.sweeping import Wait
 from kvgate.core.switching import Held, Stands
@@ -127,6 +129,19 @@ def kv_events_healthy(turn: Turn) -> Said:
     return tells.get(finding.outcome, unknown)(finding.reason, finding.message)
 
 
+def metrics_healthy(turn: Turn) -> Said:
+    """What the frontends' metrics say of what is on; only errors and readiness soon after a switch close anything."""
+    if turn.case.pool.spec.monitor.prometheus_ref is None:
+        return unknown("NoPrometheus", "monitor.prometheusRef is not set, so no metrics are watched")
+    if turn.case.world.metrics is None:
+        return unknown("MetricsNotObserved", "only the operator asks Prometheus, and not while spec.suspend is true")
+    finding = monitored(turn.case).finding
+    if finding is None:
+        return unknown("NothingOn", "nothing that kvgate watches is on")
+    tells = {Outcome.PASS: true, Outcome.FAIL: false}
+    return tells.get(finding.outcome, unknown)(finding.reason, finding.message)
+
+
 def accepted(capability: Capability) -> Callable[[Turn], Said]:
     def said(turn: Turn) -> Said:
         entry = turn.of(capability)
@@ -206,6 +221,7 @@ def held_message(turn: Turn, entry: Judged) -> str:
         Held.ROLLBACK_LOOP: "rolled back twice within 24 h: change the plan or approve anew",
         Held.TARGET: _unswitchable(entry),
         Held.OPERATION: "another capability is being switched, or verified after it was",
+        Held.METRICS: awaited(turn.case),
         Held.BASELINE: entry.preparation.message if entry.preparation else "",
         Held.MODE: "spec.mode never writes the deployment; set it to Enforce to switch it on",
         Held.SUSPENDED: "spec.suspend is true",
@@ -280,6 +296,7 @@ TABLE: Mapping[ConditionType, Callable[[Turn], Said]] = {
     ConditionType.DRIFTED: drifted,
     ConditionType.ROLLED_BACK: rolled_back,
 }
+    ConditionType.METRICS_HEALTHY: metrics_healthy,
 
 
 def stamped(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from kvgate.api.status import PoolStatus
+from kvgate.api.status import MonitoringStatus, PoolStatus
+from kvgate.api.words import Capability
 from kvgate.core import statuses
 from kvgate.core.benchmarking import LOOK_AGAIN_SECONDS as BENCHMARKING_SECONDS
 from kvgate.core.benchmarking import Benchmarking, benchmarking
@@ -15,7 +16,8 @@ from kvgate.core.judging import Case
 from kvgate.core.kstatus import summary
 from kvgate.core.leaving import guarded
 from kvgate.core.memory import of_this_target
-from kvgate.core.operations import Ledger, settle
+from kvgate.core.monitoring_memory import monitored, remembering
+from kvgate.core.operations import ENABLE, Ledger, settle
 from kvgate.core.steps import Collect, Decision, Line, Prepare, Step, Verify
 from kvgate.core.sweeping import next_sweep_in, requested
 from kvgate.core.switching import Held
@@ -68,9 +70,25 @@ def _status(turn: Turn, sweep: Sweeping, ab: Benchmarking) -> PoolStatus:
         last_benchmark_at=_last_benchmark(case, ab),
         operation=turn.ledger.operation,
         verifications=statuses.verifications(turn),
+        monitoring=_monitoring(turn),
         history=turn.ledger.history,
         conditions=stamped(said, pool.status.conditions, pool.generation, case.now),
     )
+
+
+def _monitoring(turn: Turn) -> MonitoringStatus | None:
+    if turn.case.world.metrics is None:
+        return None
+    on = tuple(entry.capability for entry in turn.judged if entry.on)
+    return remembering(turn.case, monitored(turn.case).status, _begins(turn), on)
+
+
+def _begins(turn: Turn) -> Capability | None:
+    """What is meant to be switched on from this turn on."""
+    before, now = turn.case.pool.status.operation, turn.ledger.operation
+    if now is None or now.step != ENABLE or (before is not None and before.id == now.id):
+        return None
+    return now.capability
 
 
 def _asked(turn: Turn) -> tuple[Step, ...]:
@@ -113,7 +131,9 @@ def _requeue_after(turn: Turn, sweep: Sweeping) -> float:
     looks = [entry.chain.look_again_seconds for entry in turn.judged if entry.chain]
     looks += [BENCHMARKING_SECONDS] if turn.case.pool.status.benchmark is not None else []
     looks += [turn.case.pool.spec.monitor.interval.seconds] if turn.case.events is not None else []
-    looks += [VERIFYING_SECONDS for entry in turn.judged if entry.ruling.held is Held.BASELINE]
+    watches = turn.case.world.metrics is not None and any(entry.on for entry in turn.judged)
+    looks += [turn.case.pool.spec.monitor.interval.seconds] if watches else []
+    looks += [VERIFYING_SECONDS for e in turn.judged if e.ruling.held in {Held.BASELINE, Held.METRICS}]
     return min(_unverified_after(turn.case, turn.ledger, sweep), *looks, IDLE_SECONDS)
 
 

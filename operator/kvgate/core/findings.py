@@ -26,6 +26,7 @@ class Concern(StrEnum):
     EVENTS = "events"
     BENCHMARK = "benchmark"
     STORAGE = "storage"
+    METRICS = "metrics"
 
 
 @dataclass(frozen=True)

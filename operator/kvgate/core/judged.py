@@ -13,6 +13,7 @@ from kvgate.core.benchmark_criteria import TOPOLOGY_CHANGED
 from kvgate.core.drift import drifted, looping, rests_until
 from kvgate.core.findings import Concern, Verdict
 from kvgate.core.judging import Case
+from kvgate.core.monitoring import awaited
 from kvgate.core.planhash import plan_hash
 from kvgate.core.preparing import Preparation, prepare
 from kvgate.core.steps import Revert
@@ -89,6 +90,7 @@ def judge_capability(case: Case, capability: Capability, previous: Case | None) 
     if stands is Stands.OFF and obstacle is Held.NOTHING and not _going_back(case, capability):
         preparation = prepare(case, capability, digest, approval.accepted)
         obstacle = obstacle if preparation is None or preparation.ready else Held.BASELINE
+        obstacle = Held.METRICS if obstacle is Held.NOTHING and awaited(case) else obstacle
     confirmed = stands is Stands.ON_OURS and _confirmed(case, previous, capability, verdict)
     ruling = rule(_situation(case, stands, verdict, approval, obstacle, confirmed=confirmed))
     ruling = _by_events(case, verdict, ruling)

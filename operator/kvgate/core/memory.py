@@ -41,7 +41,7 @@ def of_this_target(status: PoolStatus, uid: str) -> PoolStatus:
     if status.target is None or not uid or status.target.uid in {"", uid}:
         return status
     fresh = status.target.model_copy(update={"uid": uid, "baseline": ()})
-    forgotten = {"target": fresh, "operation": None, "permitted": (), "verifications": ()}
+    forgotten = {"target": fresh, "operation": None, "permitted": (), "verifications": (), "monitoring": None}
     return status.model_copy(update=forgotten)
 
 

@@ -168,10 +168,42 @@ class ExamResult:
 
 
 @dataclass(frozen=True)
+class OwnRequests:
+    """What one run of our prompts put to the frontends, for whoever judges what users ask.
+
+    `ttft_seconds` is the sum over the `first_tokens` answers that came to a first token.
+    """
+
+    ended_at: datetime
+    requests: int
+    failed: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    ttft_seconds: float = 0.0
+    first_tokens: int = 0
+
+
+def own_requests(result: ExamResult) -> OwnRequests:
+    """The sum over a result's replies."""
+    times = [reply.ttft_seconds for reply in result.replies if reply.ttft_seconds is not None]
+    return OwnRequests(
+        ended_at=result.ended_at,
+        requests=len(result.replies),
+        failed=len(result.failures),
+        prompt_tokens=sum(reply.prompt_tokens or 0 for reply in result.replies),
+        cached_tokens=sum(reply.cached_tokens or 0 for reply in result.replies),
+        ttft_seconds=sum(times),
+        first_tokens=len(times),
+    )
+
+
+@dataclass(frozen=True)
 class ServingSeen:
-    """All that has arrived about the running deployment up to this look. `running` are exams under way."""
+    """All that has arrived about the running deployment up to this look. `running` are exams under way, `own` the
+    prompts that were put to it of late."""
 
     rollout: Rollout
     frontends: tuple[FrontendSeen, ...] = ()
     results: Mapping[str, ExamResult] = field(default_factory=dict)
     running: frozenset[str] = frozenset()
+    own: tuple[OwnRequests, ...] = ()

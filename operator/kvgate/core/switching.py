@@ -44,6 +44,7 @@ class Held(StrEnum):
     TARGET = "Target"
     OPERATION = "Operation"
     BASELINE = "Baseline"
+    METRICS = "Metrics"
     CONFLICT = "Conflict"
     DELETED = "Deleted"
     OUTSIDE_GATE = "OutsideGate"

@@ -15,6 +15,8 @@ from kvgate.core.judging import Case
 from kvgate.core.links import SPANS, Link, Look, Progress, View
 from kvgate.core.memory import Action
 from kvgate.core.moments import later
+from kvgate.core.monitoring import LINK as MONITOR
+from kvgate.core.monitoring_link import closing
 from kvgate.core.pairs_link import worker_paths
 from kvgate.core.rollout_links import generation_observed, model_ready, outage, rollout_complete
 from kvgate.core.serving import Exam
@@ -71,6 +73,8 @@ def verify(case: Case, capability: Capability, accepted: frozenset[str] = frozen
     view = View(case, memory, case.world.serving)
     if memory.failed is not None:
         return Chain(memory, Progress.FAILED, _told(memory.failed.link, memory.failed.message))
+    if (bad := closing(view)) is not None:
+        return _broken(view, MONITOR, bad)
     if memory.verified_at is not None:
         return _watching(view)
     if (out := outage(view)) is not None:
@@ -140,7 +144,7 @@ def _taken_over(view: View) -> bool:
     return bool(newest) and newest[0].action == Action.ADOPTED
 
 
-def _broken(view: View, link: Link, look: Look) -> Chain:
+def _broken(view: View, link: str, look: Look) -> Chain:
     at = view.case.now.replace(microsecond=0)
     failed = LinkFailed(link=link, reason=look.reason, message=look.message, time=at)
     memory = view.memory.model_copy(update={"failed": failed})

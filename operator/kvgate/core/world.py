@@ -14,6 +14,7 @@ from kvgate.core.approvals import GivenApproval
 from kvgate.core.estimate import KVSize
 from kvgate.core.events_seen import EventsSeen
 from kvgate.core.evidence import Evidence, NodeIdentity, Path
+from kvgate.core.metrics_seen import MetricsSeen
 from kvgate.core.serving import ServingSeen
 from kvgate.core.target import TargetProblem, TargetView
 from kvgate.core.workers import WorkerPod
@@ -121,6 +122,8 @@ class World:
     pods: tuple[WorkerPod, ...] = ()
     events: EventsSeen | None = None
     """The workers' KV events; None where nobody looks at them: no routing criteria, or no pods."""
+    metrics: MetricsSeen | None = None
+    """What a Prometheus told; None where the pool names none, or nobody would ask one."""
     approvals: tuple[GivenApproval, ...] = ()
     claimed_by: str = ""
     sweep: Sweep | None = None

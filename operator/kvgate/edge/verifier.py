@@ -7,13 +7,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from kvgate.core.serving import Exam, ExamResult, FrontendSeen, Readiness, Rollout, ServingSeen
+from kvgate.core.serving import (
+    Exam,
+    ExamResult,
+    FrontendSeen,
+    OwnRequests,
+    Readiness,
+    Rollout,
+    ServingSeen,
+    own_requests,
+)
 from kvgate.edge.canary import Frontend, Sitting, readiness
 
 FRESH = timedelta(seconds=20)
 """Older answers about readiness count as none."""
 POLL = timedelta(seconds=1)
 MOST_KEPT = 32
+OWN_FOR = timedelta(hours=24)
+"""How long it is known what we asked: the longest time over which others judge what users asked."""
 MOST_POOLS_BUSY = 8
 """Exams that are sat at once, over all pools; others wait for the turn that finds room."""
 
@@ -28,6 +39,7 @@ class _Held:
     results: dict[str, ExamResult] = field(default_factory=dict)
     running: dict[str, tuple[str, threading.Event]] = field(default_factory=dict)
     """By exam: what it is for, and what ends it."""
+    own: tuple[OwnRequests, ...] = ()
 
 
 class Verifier:
@@ -57,7 +69,7 @@ class Verifier:
                     self._thread("readiness", lambda: self._poll(held, model, tuple(frontends)))
             fresh = held.looked_at is not None and now - held.looked_at <= FRESH
             fronts = tuple(self._front(held, front, fresh=fresh) for front in frontends)
-            return ServingSeen(rollout, fronts, dict(held.results), frozenset(held.running))
+            return ServingSeen(rollout, fronts, dict(held.results), frozenset(held.running), held.own)
 
     def _front(self, held: _Held, front: Frontend, *, fresh: bool) -> FrontendSeen:
         known = held.seen.get(front.name)
@@ -104,6 +116,7 @@ class Verifier:
             )
         with self._lock:
             held.running.pop(exam.id, None)
+            held.own = _recent((*held.own, own_requests(result)))
             if not sitting.stopped():
                 earlier = held.results.pop(exam.id, None)
                 held.results[exam.id] = _joined(exam, earlier, result)
@@ -131,6 +144,12 @@ def _after(before: FrontendSeen | None, name: str, answer: Readiness | str, now:
     if isinstance(answer, str):
         return FrontendSeen(name, problem=answer, unready_since=since)
     return FrontendSeen(name, answer, unready_since=None if answer.ready else since or now)
+
+
+def _recent(own: tuple[OwnRequests, ...]) -> tuple[OwnRequests, ...]:
+    """What was asked within OWN_FOR; runs without a request tell nothing."""
+    newest = max(one.ended_at for one in own)
+    return tuple(one for one in own if one.requests and newest - one.ended_at <= OWN_FOR)
 
 
 def _joined(exam: Exam, earlier: ExamResult | None, result: ExamResult) -> ExamResult:
