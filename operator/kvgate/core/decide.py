@@ -78,7 +78,8 @@ def _status(turn: Turn, sweep: Sweeping, ab: Benchmarking) -> PoolStatus:
 
 def _monitoring(turn: Turn) -> MonitoringStatus | None:
     if turn.case.world.metrics is None:
-        return None
+        named = turn.case.pool.spec.monitor.prometheus_ref is not None
+        return turn.case.pool.status.monitoring if named else None
     on = tuple(entry.capability for entry in turn.judged if entry.on)
     return remembering(turn.case, monitored(turn.case).status, _begins(turn), on)
 

@@ -1,4 +1,4 @@
-"""The door to Prometheus: one bounded question about a deployment's load, for information only."""
+"""The door to Prometheus: bounded questions, each answered or told why not."""
 
 from __future__ import annotations
 
@@ -55,9 +55,23 @@ def _named(none: NoData, endpoint: PrometheusEndpoint) -> NoData:
     return NoData(none.reason, f'Prometheus "{endpoint.name}" of the operator\'s settings: {none.message}')
 
 
-def _ask(endpoint: PrometheusEndpoint, query: str, params: dict[str, str], seconds: float) -> object | NoData:
-    """The `data.result` of an instant query."""
-    adapter = BoundedAdapter(seconds, LARGEST_ANSWER_BYTES)
+def ask(endpoint: PrometheusEndpoint, query: str, *, largest_bytes: int | None = None) -> object | NoData:
+    """The `data.result` of an instant query, at Prometheus's now.
+
+    Returns within LONGEST_SECONDS; never raises for what the server, the network or the settings' files do.
+    """
+    params = {"timeout": f"{LONGEST_SECONDS:g}"}
+    return _ask(endpoint, query, params, LONGEST_SECONDS, largest_bytes or LARGEST_ANSWER_BYTES)
+
+
+def _ask(
+    endpoint: PrometheusEndpoint,
+    query: str,
+    params: dict[str, str],
+    seconds: float,
+    largest_bytes: int = LARGEST_ANSWER_BYTES,
+) -> object | NoData:
+    adapter = BoundedAdapter(seconds, largest_bytes)
 
     def call() -> object:
         with _connected(endpoint, seconds, adapter) as client:

@@ -17,6 +17,7 @@ from kvgate.edge.cluster.client import Client
 from kvgate.edge.cluster.ground import ClusterGround
 from kvgate.edge.cluster.sweeps import ProbePolicy
 from kvgate.edge.connection import credentials
+from kvgate.edge.metrics import MetricsLooks, PrometheusReaders
 from kvgate.edge.prometheus import observed_request_rate
 from kvgate.edge.promql import NoData
 from kvgate.edge.verifier import Verifier
@@ -46,13 +47,14 @@ def cluster_ground(
 ) -> ClusterGround:
     """The ground of the operator that is called `instance`; the settings are asked anew at each look, and `require`
     before each prompt."""
-    rates = ObservedRates(settings, time.monotonic)
+    metrics = MetricsLooks(lambda name: settings().endpoint(name), _now)
+    prometheus = PrometheusReaders(ObservedRates(settings, time.monotonic), metrics)
     verifier = Verifier(_now, leads=lambda: _leads(require))
     return ClusterGround(
         client,
         lambda: probe_policy(settings()),
         _now,
-        rates,
+        prometheus,
         instance,
         namespaces=namespaces,
         verifier=verifier,

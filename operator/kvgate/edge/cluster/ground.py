@@ -31,6 +31,7 @@ from kvgate.edge.cluster.refusals import Unavailable
 from kvgate.edge.cluster.slots import SweepSlots
 from kvgate.edge.cluster.sweeps import ProbePolicy
 from kvgate.edge.errors import EdgeError, MeasureError, PoolGoneError, WriteConflictError
+from kvgate.edge.metrics import PrometheusReaders
 from kvgate.edge.observe import ConfigReader, world_of
 from kvgate.edge.scrapes import EventLooks, watched_pods
 from kvgate.edge.verifier import Verifier
@@ -38,7 +39,6 @@ from kvgate.edge.worker_config import WorkerConfigs
 
 RETRY_AFTER = timedelta(seconds=55)
 """How long a sweep that could not be started is told as such; it is tried again after a minute."""
-RateReader = Callable[[Pool], float | None]
 
 
 class ClusterGround:
@@ -50,7 +50,7 @@ class ClusterGround:
         client: Client,
         policy: Callable[[], ProbePolicy],
         clock: Callable[[], datetime],
-        observed_rate: RateReader = lambda _: None,
+        prometheus: PrometheusReaders | None = None,
         instance: str = "kvgate",
         worker_config: ConfigReader | None = None,
         namespaces: Sequence[str] = (),
@@ -60,7 +60,7 @@ class ClusterGround:
         self._client = client
         self._policy = policy
         self._clock = clock
-        self._observed_rate = observed_rate
+        self._prometheus = prometheus or PrometheusReaders()
         self._instance = instance
         self._worker_config = worker_config or WorkerConfigs()
         self._namespaces = tuple(namespaces) or ("",)
@@ -81,6 +81,7 @@ class ClusterGround:
         except PoolGoneError:
             self._slots.forget(key)
             self._verifier.forget(key)
+            self._prometheus.forget(key)
             raise
         seen = sweeps.standing(self._client, pool, collected=self._collected(pool))
         world = world_of(pool, pool.objects, self._worker_config)
@@ -94,7 +95,8 @@ class ClusterGround:
             sweep_waits="" if pool.status.sweep else self._slots.waits(pool, policy.most_sweeps),
             least_sweep_interval=policy.least_interval,
             patch_problem=self._denial(pool),
-            observed_requests_per_second=self._observed_rate(pool),
+            observed_requests_per_second=self._prometheus.rate(pool),
+            metrics=self._prometheus.seen(pool),
         )
         return pool, world
 
