@@ -286,6 +286,7 @@ TABLE: Mapping[ConditionType, Callable[[Turn], Said]] = {
     ConditionType.TARGET_RESOLVED: target_resolved,
     ConditionType.FABRIC_MEASURED: fabric_measured,
     ConditionType.KV_EVENTS_HEALTHY: kv_events_healthy,
+    ConditionType.METRICS_HEALTHY: metrics_healthy,
     ConditionType.ROUTING_ACCEPTED: accepted(Capability.ROUTING),
     ConditionType.DISAGGREGATION_ACCEPTED: accepted(Capability.DISAGGREGATION),
     ConditionType.KV_STORAGE_ACCEPTED: accepted(Capability.KV_STORAGE),
@@ -296,7 +297,6 @@ TABLE: Mapping[ConditionType, Callable[[Turn], Said]] = {
     ConditionType.DRIFTED: drifted,
     ConditionType.ROLLED_BACK: rolled_back,
 }
-    ConditionType.METRICS_HEALTHY: metrics_healthy,
 
 
 def stamped(
