@@ -12,7 +12,7 @@ from kvgate.api.words import ConditionStatus, ConditionType
 from kvgate.core.conditions import LONGEST_MESSAGE, Said, stamped
 from kvgate.core.evidence import FailureKind, NodeIdentity
 from kvgate.core.metrics_seen import MetricsSeen
-from kvgate.core.target import Switch, TargetProblem
+from kvgate.core.target import Deed, Hand, Switch, TargetProblem
 from kvgate.core.world import KVUnknown
 from tests.core import cases
 from tests.core.worlds import (
@@ -36,6 +36,8 @@ PROMETHEUS = {"monitor__prometheusRef": {"name": "default"}}
 Change = Callable[[Scene], Scene]
 Row = tuple[Change, str, str, tuple[str, ...]]
 GONE = TargetProblem("TargetNotFound", "there is no DynamoGraphDeployment qwen3; create it")
+PROMETHEUS = {"monitor__prometheusRef": {"name": "default"}}
+TAKEN = ("VllmPrefillWorker/DYN_DISAGGREGATION_MODE",)
 C = ConditionType
 
 
@@ -292,10 +294,31 @@ TABLE: dict[ConditionType, dict[str, Row]] = {
     C.DRIFTED: {
         "no": (opened, "False", "NoDrift", ()),
         "overwritten": (
-            lambda s: opened(s).switched(Switch.OFF, conflict="argocd"),
+            lambda s: opened(s).switched(Switch.OFF, hands=(Hand("argocd", Deed.OVERWROTE, TAKEN, "drop the line"),)),
             "True",
             "Overwritten",
-            ("argocd", "VllmPrefillWorker/DYN_DISAGGREGATION_MODE", "drop the line", "newer approval"),
+            ("argocd overwrote VllmPrefillWorker/DYN_DISAGGREGATION_MODE", "drop the line", "newer approval"),
+        ),
+        "removed": (
+            lambda s: opened(s).switched(Switch.OFF, hands=(Hand("argocd", Deed.REMOVED, TAKEN, "spare it"),)),
+            "True",
+            "Removed",
+            ("VllmPrefillWorker/DYN_DISAGGREGATION_MODE was removed, by all signs by argocd", "spare it"),
+        ),
+        "one removed, the other overwritten by nobody known": (
+            lambda s: opened(s).switched(
+                Switch.OFF,
+                hands=(Hand("argocd", Deed.REMOVED, TAKEN, "spare it"), Hand("", Deed.OVERWROTE, ("B/X",), "drop it")),
+            ),
+            "True",
+            "Overwritten",
+            ("by argocd", "a manager that left no trace overwrote B/X: drop it"),
+        ),
+        "taken by a hand of which nothing is known": (
+            lambda s: opened(s).switched(Switch.OFF),
+            "True",
+            "Overwritten",
+            ("another hand overwrote the fields of Disaggregation",),
         ),
     },
     C.METRICS_HEALTHY: {

@@ -10,7 +10,7 @@ from kvgate.api.status import HistoryEntry
 from kvgate.api.wire import Condition
 from kvgate.api.words import Capability, ConditionStatus, ConditionType, Outcome
 from kvgate.core import evidence_criteria, text
-from kvgate.core.drift import newer_approval
+from kvgate.core.drift import newer_approval, removed, rests_until
 from kvgate.core.findings import Finding
 from kvgate.core.judged import Judged
 from kvgate.core.judging import Case
@@ -21,7 +21,7 @@ from kvgate.core.monitoring_memory import monitored
 from kvgate.core.operations import Ledger
 from kvgate.core.sweeping import Wait
 from kvgate.core.switching import Held, Stands
-from kvgate.core.target import Switch, TargetProblem
+from kvgate.core.target import Deed, Hand, Switch, TargetProblem
 from kvgate.core.verification import Chain
 from kvgate.core.windows import WindowError, next_opening, window_open
 
@@ -240,6 +240,9 @@ def _until_window(turn: Turn) -> str:
 def _until_cooled_down(turn: Turn, entry: Judged) -> str:
     cooldown = turn.case.pool.spec.rollback.cooldown
     ready = cooled_down_at(turn.case.pool.status, entry.capability, cooldown.delta, turn.case.now)
+    spared = rests_until(turn.case, entry.capability, entry.plan_hash)
+    if spared is not None and (ready is None or spared > ready):
+        return f"held until {text.moment(spared)}, for another hand took its fields: rollback.cooldown is {cooldown}"
     until = text.moment(ready) if ready else "its end"
     return f"held until {until} after a rollback: rollback.cooldown is {cooldown}, doubled for each one within 24 h"
 
@@ -260,10 +263,17 @@ def drifted(turn: Turn) -> Said:
     hit = [entry for entry in turn.judged if entry.obstacle is Held.DRIFTED]
     if not hit:
         return false("NoDrift", "no gated field was overwritten")
-    fields = ", ".join(f"{step.component}/{step.env}" for step in (hit[0].toggle.steps if hit[0].toggle else ()))
-    who = hit[0].toggle.conflict if hit[0].toggle and hit[0].toggle.conflict else "another manager"
-    what = f"{who} overwrote {fields}: drop the line there, let it ignore fields of kvgate-*, or switch it off here"
-    return true("Overwritten", f"{what}; a changed plan or a newer approval opens it again")
+    told = [_deed(hand) for hand in (hit[0].toggle.hands if hit[0].toggle else ())]
+    what = "; ".join(told) or f"another hand overwrote the fields of {hit[0].capability}"
+    then = "else take its criteria off here; a changed plan or a newer approval opens it again"
+    return true("Removed" if removed(hit[0].toggle) else "Overwritten", f"{what}; {then}")
+
+
+def _deed(hand: Hand) -> str:
+    fields, who = text.listed(hand.fields), hand.manager or "a manager that left no trace"
+    if hand.deed is Deed.OVERWROTE:
+        return f"{who} overwrote {fields}: {hand.remedy}"
+    return f"{fields} was removed, by all signs by {who}, who applies the whole list of components: {hand.remedy}"
 
 
 def rolled_back(turn: Turn) -> Said:

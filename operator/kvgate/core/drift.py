@@ -9,8 +9,9 @@ from kvgate.api.words import Capability, Mode
 from kvgate.core import memory
 from kvgate.core.judging import Case
 from kvgate.core.memory import Action
+from kvgate.core.moments import later
 from kvgate.core.planhash import plan_hash
-from kvgate.core.target import Switch, Toggle
+from kvgate.core.target import Deed, Switch, Toggle
 
 
 def overwritten(case: Case, capability: Capability, toggle: Toggle | None) -> bool:
@@ -40,6 +41,24 @@ def drifted(case: Case, capability: Capability, toggle: Toggle | None, digest: s
         return False
     again = _reapplicable(case, capability, newest[0].time, entries[1:])
     return not again and not newer_approval(case, capability, digest, newest[0].time)
+
+
+def rests_until(case: Case, capability: Capability, digest: str) -> datetime | None:
+    """Until when fields that another hand took are left alone even by a changed plan: no hand that changes the manifest
+    again and again is fought. None where nothing was taken, and after a newer approval."""
+    entries = memory.of(case.pool.status.history, capability, Action.DRIFTED, Action.ENABLED)
+    taken = [entry for entry in entries if entry.action == Action.DRIFTED]
+    if not taken or newer_approval(case, capability, digest, taken[0].time):
+        return None
+    again = [entry for entry in entries[: entries.index(taken[-1])] if entry.action == Action.ENABLED]
+    last = again[:1] if capability is Capability.ROUTING else taken[:1]
+    return later(last[0].time, case.pool.spec.rollback.cooldown.delta) if last else None
+
+
+def removed(toggle: Toggle | None) -> bool:
+    """Whether what was taken was removed, all of it, rather than given another value."""
+    hands = toggle.hands if toggle else ()
+    return bool(hands) and all(hand.deed is Deed.REMOVED for hand in hands)
 
 
 def _reapplicable(case: Case, capability: Capability, at: datetime, earlier: tuple[HistoryEntry, ...]) -> bool:

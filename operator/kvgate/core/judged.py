@@ -189,7 +189,7 @@ def _obstacle(case: Case, capability: Capability, toggle: Toggle | None, digest:
         return Held.DRIFTED
     if looping(case, capability, digest, settled=settled):
         return Held.ROLLBACK_LOOP
-    return _closed(case) or _delay(case, capability, toggle)
+    return _closed(case) or _delay(case, capability, toggle, digest)
 
 
 def _closed(case: Case) -> Held:
@@ -199,14 +199,15 @@ def _closed(case: Case) -> Held:
         return Held.TARGET
 
 
-def _delay(case: Case, capability: Capability, toggle: Toggle | None) -> Held:
+def _delay(case: Case, capability: Capability, toggle: Toggle | None, digest: str) -> Held:
     if toggle is not None and toggle.conflict and case.pool.spec.enforcement.on_conflict is OnConflict.HOLD:
         return Held.CONFLICT
     operation = case.pool.status.operation
     if (operation is not None and operation.capability is not capability) or under_way(case, capability):
         return Held.OPERATION
     ready_at = memory.cooled_down_at(case.pool.status, capability, case.pool.spec.rollback.cooldown.delta, case.now)
-    return Held.COOLDOWN if ready_at is not None and case.now < ready_at else Held.NOTHING
+    waits = (ready_at, rests_until(case, capability, digest))
+    return Held.COOLDOWN if any(until is not None and case.now < until for until in waits) else Held.NOTHING
 
 
 def _accepted(verdict: Verdict, approval: Standing, stands: Stands) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from kvgate.api.status import BaselineEntry, HistoryEntry, Operation
 from kvgate.api.words import Capability, Mode
 from kvgate.core import memory
-from kvgate.core.drift import overwritten
+from kvgate.core.drift import overwritten, removed
 from kvgate.core.judged import Judged
 from kvgate.core.judging import Case
 from kvgate.core.memory import Action
@@ -82,6 +82,8 @@ def _record(case: Case, judged: Judged, ledger: Ledger) -> Ledger:
     switch = judged.toggle.switch if judged.toggle else Switch.UNREADABLE
     if operation and operation.step == ENABLE and switch is Switch.ON:
         return _ended(case, judged, ledger, Action.ENABLED, "CriteriaMet")
+    if operation and operation.step == ENABLE and operation.id == case.world.patch_landed:
+        return _taken_at_once(case, judged, ledger, switch)
     if operation and operation.step == REVERT and switch is Switch.OFF:
         return _rolled_back(case, judged, ledger)
     if operation is None and switch is Switch.ON and _unrecorded(judged) and judged.toggle:
@@ -105,7 +107,17 @@ def _lost_field(case: Case, judged: Judged, ledger: Ledger, switch: Switch) -> L
         return ledger
     kept = ledger if switch is Switch.MIXED else _without_baseline(judged, ledger)
     told = any(entry.action == Action.DRIFTED for entry in memory.of(ledger.history, judged.capability)[:1])
-    return kept if told else _noted(case, judged, kept, Action.DRIFTED, "Overwritten")
+    if told:
+        return kept
+    return _noted(case, judged, kept, Action.DRIFTED, "Removed" if removed(judged.toggle) else "Overwritten")
+
+
+def _taken_at_once(case: Case, judged: Judged, ledger: Ledger, switch: Switch) -> Ledger:
+    """It was written, and gone before it was seen: written again at every look, it would be a fight."""
+    if switch not in {Switch.OFF, Switch.MIXED}:
+        return ledger
+    ended = _ended(case, judged, ledger, Action.ENABLED, "CriteriaMet")
+    return _lost_field(case, judged, ended, switch)
 
 
 def _ended(case: Case, judged: Judged, ledger: Ledger, action: Action, reason: str) -> Ledger:

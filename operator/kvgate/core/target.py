@@ -42,6 +42,26 @@ class ToggleStep:
     to: str
 
 
+class Deed(StrEnum):
+    """What another hand did to a gated field."""
+
+    OVERWROTE = "Overwrote"
+    REMOVED = "Removed"
+
+
+@dataclass(frozen=True)
+class Hand:
+    """Another manager that gave gated fields another value, or removed them, as the managed fields tell it.
+
+    `fields` are component/env; `manager` is empty where they tell nobody; `remedy` is what its owner can do.
+    """
+
+    manager: str
+    deed: Deed
+    fields: tuple[str, ...]
+    remedy: str
+
+
 @dataclass(frozen=True)
 class Toggle:
     """One capability on this deployment.
@@ -59,6 +79,8 @@ class Toggle:
     conflict: str = ""
     baseline: tuple[BaselineEntry, ...] = ()
     off_values: tuple[BaselineEntry, ...] = ()
+    hands: tuple[Hand, ...] = ()
+    """Whose doing it is that fields do not hold the switched-on value; whether they ever held it, history tells."""
 
 
 @dataclass(frozen=True)

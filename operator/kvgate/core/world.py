@@ -140,6 +140,8 @@ class World:
     benchmark_job: BenchmarkJob | None = None
     patch_problem: str = ""
     """Why the patch that is meant could not be written when it was last tried."""
+    patch_landed: str = ""
+    """The operation of the last patch that was accepted; forgotten when kvgate starts anew."""
     serving: ServingSeen | None = None
     """The running deployment; None where there are no pods to look at, as in a directory."""
     observed_requests_per_second: float | None = None

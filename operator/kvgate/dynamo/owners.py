@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kvgate.dynamo.document import Document, at, mapping, mappings, parsed_json, text
-from kvgate.dynamo.words import GATED_ENV, MAIN, V1ALPHA1, GitOps
+from kvgate.dynamo.words import FIELD_MANAGER, GATED_ENV, MAIN, V1ALPHA1, GitOps
 
 CLIENT_SIDE_MANAGER = "kubectl-client-side-apply"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _VALUE_FIELDS = frozenset({"f:value", "f:valueFrom"})
+_ALPHA_HOMES = frozenset({"f:envs", "f:extraPodSpec"})
 _ARGO_KEYS = frozenset({"argocd.argoproj.io/instance", "argocd.argoproj.io/tracking-id"})
 _FLUX_KEYS = frozenset({"kustomize.toolkit.fluxcd.io/name", "helm.toolkit.fluxcd.io/name"})
-_ARGO_MANAGERS = frozenset({"argocd-controller", "argocd-application-controller", "argocd"})
-_FLUX_MANAGERS = frozenset({"kustomize-controller", "helm-controller", "flux"})
+ARGO_MANAGERS = frozenset({"argocd-controller", "argocd-application-controller", "argocd"})
+FLUX_MANAGERS = frozenset({"kustomize-controller", "helm-controller", "flux"})
 
 
 @dataclass(frozen=True, order=True)
@@ -26,9 +27,42 @@ class FieldOwner:
     operation: str
 
 
+@dataclass(frozen=True)
+class Writer:
+    """A manager that may have written a component's whole template: it holds fields of it, or applies client-side.
+
+    `components` are those of which it holds fields beside the replicas; `at` is when it last took a field, RFC 3339.
+    """
+
+    manager: str
+    operation: str
+    at: str
+    components: frozenset[str]
+
+
 def read_owners(metadata: Document) -> tuple[FieldOwner, ...]:
     found = {owner for entry in mappings(metadata.get("managedFields")) for owner in _owned_by(entry)}
     return tuple(sorted(found))
+
+
+def read_writers(metadata: Document) -> tuple[Writer, ...]:
+    """Managers other than ours that hold templates, or the annotation of a client-side apply; statuses aside."""
+    found = (_writer(entry) for entry in mappings(metadata.get("managedFields")) if not entry.get("subresource"))
+    return tuple(writer for writer in found if writer is not None)
+
+
+def _writer(entry: Document) -> Writer | None:
+    manager, fields = text(entry.get("manager")), mapping(entry.get("fieldsV1"))
+    spec = mapping(fields.get("f:spec"))
+    held = {_keyed_name(key) for key, kept in mapping(spec.get("f:components")).items() if at(kept, "f:podTemplate")}
+    alpha = mapping(spec.get("f:services")).items()
+    held |= {
+        key.removeprefix("f:") for key, kept in alpha if isinstance(key, str) and _ALPHA_HOMES & set(mapping(kept))
+    }
+    annotates = f"f:{_LAST_APPLIED}" in mapping(at(fields, "f:metadata", "f:annotations"))
+    if not manager or manager in FIELD_MANAGER.values() or not (held or annotates):
+        return None
+    return Writer(manager, text(entry.get("operation")), text(entry.get("time")), frozenset(held - {""}))
 
 
 def managers_of(metadata: Document) -> tuple[str, ...]:
@@ -45,9 +79,9 @@ def client_side_applied(metadata: Document) -> bool:
 def gitops_of(metadata: Document) -> GitOps:
     marks = {key for part in ("labels", "annotations") for key in mapping(metadata.get(part))}
     managers = set(managers_of(metadata))
-    if marks & _ARGO_KEYS or managers & _ARGO_MANAGERS:
+    if marks & _ARGO_KEYS or managers & ARGO_MANAGERS:
         return GitOps.ARGO_CD
-    return GitOps.FLUX if marks & _FLUX_KEYS or managers & _FLUX_MANAGERS else GitOps.NONE
+    return GitOps.FLUX if marks & _FLUX_KEYS or managers & FLUX_MANAGERS else GitOps.NONE
 
 
 def _owned_by(entry: Document) -> tuple[FieldOwner, ...]:

@@ -8,7 +8,15 @@ from enum import StrEnum
 from kvgate.dynamo.component import Component, Parts, alpha_parts, beta_parts, describe
 from kvgate.dynamo.container import EnvEntry, read_env
 from kvgate.dynamo.document import Document, at, mapping, mappings, pairs, shown, text, whole
-from kvgate.dynamo.owners import FieldOwner, client_side_applied, gitops_of, managers_of, read_owners
+from kvgate.dynamo.owners import (
+    FieldOwner,
+    Writer,
+    client_side_applied,
+    gitops_of,
+    managers_of,
+    read_owners,
+    read_writers,
+)
 from kvgate.dynamo.words import (
     KIND,
     V1ALPHA1,
@@ -52,6 +60,7 @@ class Target:
     graph_env: tuple[EnvEntry, ...]
     provider: Provider
     owners: tuple[FieldOwner, ...]
+    writers: tuple[Writer, ...]
     managers: tuple[str, ...]
     gitops: GitOps
     client_side_applied: bool
@@ -157,6 +166,7 @@ def _target(document: Document, parts: tuple[Parts, ...]) -> Target:
         graph_env=graph_env,
         provider=_provider(document),
         owners=read_owners(metadata),
+        writers=read_writers(metadata),
         managers=managers_of(metadata),
         gitops=gitops_of(metadata),
         client_side_applied=client_side_applied(metadata),

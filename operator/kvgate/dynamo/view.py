@@ -6,6 +6,7 @@ from kvgate.api.status import BaselineEntry
 from kvgate.api.words import Capability, Outcome
 from kvgate.core import target as core
 from kvgate.core.findings import Concern, Finding
+from kvgate.dynamo.hands import hands
 from kvgate.dynamo.patch import baseline, conflicts
 from kvgate.dynamo.projection import projection_json, target_projection
 from kvgate.dynamo.shape import Target, TargetProblem
@@ -63,6 +64,7 @@ def _toggle(read: Target, capability: Capability, free_gpus: int | None) -> core
         conflict=held[0].owner.manager if held else "",
         baseline=baseline(read, planned),
         off_values=_off(planned),
+        hands=hands(read, planned),
     )
 
 

@@ -80,6 +80,8 @@ class ClusterGround:
             pool = read_all(self._client, namespace, name, policy.allowed_nodes)
         except PoolGoneError:
             self._slots.forget(key)
+        self._landed: dict[str, str] = {}
+        """The operation of its last patch that was accepted."""
             self._verifier.forget(key)
             self._prometheus.forget(key)
             raise
@@ -105,6 +107,7 @@ class ClusterGround:
         return fence is not None and any(
             report.spec.run_id == fence.run_id and report.spec.shards and report.spec.pool_ref.uid == pool.uid
             for report in pool.objects.reports
+            patch_landed=self._landed.get(pool.uid, ""),
         )
 
     def _refusal(self, pool: ReadPool) -> str:
@@ -172,6 +175,8 @@ class ClusterGround:
                     sweeps.introduce(self._client, pool.owner, step.run_id, sweeps.recorded_jobs(pool, world))
                 case Collect():
                     self._collect(pool, world, step)
+        if operation:
+            self._landed[pool.uid] = operation
         except MeasureError as error:
             self._refused[pool.uid] = (self._clock(), str(error))
             raise
