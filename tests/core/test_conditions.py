@@ -32,13 +32,12 @@ from tests.core.worlds import (
     refused,
 )
 
-PROMETHEUS = {"monitor__prometheusRef": {"name": "default"}}
 Change = Callable[[Scene], Scene]
 Row = tuple[Change, str, str, tuple[str, ...]]
 GONE = TargetProblem("TargetNotFound", "there is no DynamoGraphDeployment qwen3; create it")
+C = ConditionType
 PROMETHEUS = {"monitor__prometheusRef": {"name": "default"}}
 TAKEN = ("VllmPrefillWorker/DYN_DISAGGREGATION_MODE",)
-C = ConditionType
 
 
 def remeasured(**fields: object) -> Change:
