@@ -86,7 +86,7 @@ class Estimate(Wire):
 
 
 class CanariesStatus(Wire):
-    """What canaries told of workers that traffic tells nothing of: each is a new prompt pinned to one worker, sent twice.
+    """What canaries told of workers that traffic tells nothing of: each a new prompt, pinned to one worker, sent twice.
 
     The times are medians over the workers that answered; what lies between them is what a cached prefix saves.
     """
@@ -96,8 +96,8 @@ class CanariesStatus(Wire):
     """Workers that answered, and those of them whose events were seen to come."""
     repeat_cached_percent: Annotated[int, Field(ge=0, le=100)] | None = None
     """Prompt tokens of the repeat that the engine had cached."""
-    first_ttft_milliseconds: Annotated[int, Field(alias="firstTTFTMilliseconds", ge=0)] | None = None
-    repeat_ttft_milliseconds: Annotated[int, Field(alias="repeatTTFTMilliseconds", ge=0)] | None = None
+    first_ttft_milliseconds: Annotated[int | None, Field(alias="firstTTFTMilliseconds", ge=0)] = None
+    repeat_ttft_milliseconds: Annotated[int | None, Field(alias="repeatTTFTMilliseconds", ge=0)] = None
 
 
 class EventsStatus(Wire):

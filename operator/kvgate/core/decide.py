@@ -18,7 +18,7 @@ from kvgate.core.leaving import guarded
 from kvgate.core.memory import of_this_target
 from kvgate.core.monitoring_memory import monitored, remembering
 from kvgate.core.operations import ENABLE, Ledger, settle
-from kvgate.core.steps import Collect, Decision, Line, Prepare, Step, Verify
+from kvgate.core.steps import AskWorkers, Collect, Decision, Line, Prepare, Step, Verify
 from kvgate.core.sweeping import next_sweep_in, requested
 from kvgate.core.switching import Held
 from kvgate.core.target import TargetView
@@ -97,6 +97,8 @@ def _asked(turn: Turn) -> tuple[Step, ...]:
     if turn.ledger.operation is not None:
         return ()
     steps: list[Step] = []
+    if turn.case.events is not None and turn.case.events.canaries and turn.case.pool.status.benchmark is None:
+        steps.append(AskWorkers(turn.case.events.canaries))
     for entry in turn.judged:
         if entry.chain and entry.chain.exam:
             steps.append(Verify(entry.capability, entry.chain.exam))

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 
 from kvgate.api.status import EventsStatus
 from kvgate.api.words import Outcome
+from kvgate.core import events_canaries as canaries
 from kvgate.core import events_doubts as doubts
 from kvgate.core import events_faults as faults
 from kvgate.core.events_seen import Canary, Declares, EventsSeen, WorkerSeen
 from kvgate.core.events_view import CRITERION, View
 from kvgate.core.findings import Concern, Finding
-
-CANARY_BLOCKS = 4
-"""New blocks that a canary's prompt fills: more than one, so that an event must come, and few, since it is a cost."""
 
 RULES: tuple[Callable[[View], Finding | None], ...] = (
     faults.disabled,
@@ -22,6 +20,7 @@ RULES: tuple[Callable[[View], Finding | None], ...] = (
     faults.unequal_blocks,
     faults.unconvertible,
     faults.silent_workers,
+    faults.silent_to_canaries,
     faults.lossy,
     faults.refused,
     faults.mismatched,
@@ -30,6 +29,7 @@ RULES: tuple[Callable[[View], Finding | None], ...] = (
     doubts.unseen,
     doubts.without_metrics,
     doubts.undeclared,
+    doubts.unanswered,
     doubts.unproven,
     faults.unused,
     faults.mute_workers,
@@ -51,7 +51,7 @@ def judge_events(seen: EventsSeen) -> EventsJudged:
     view = View(seen)
     found = [finding for rule in RULES if (finding := rule(view)) is not None]
     worst = max(found, key=lambda finding: _RANK[finding.outcome], default=None)
-    return EventsJudged(worst or _healthy(view), _status(view), _canaries(view))
+    return EventsJudged(worst or _healthy(view), _status(view), canaries.wanted(view))
 
 
 _RANK = {outcome: rank for rank, outcome in enumerate(Outcome)}
@@ -62,7 +62,7 @@ def _healthy(view: View) -> Finding:
     if view.listening:
         what = f"{many} do, and the routers of all {len(view.listening)} frontends apply them"
         return Finding(CRITERION, Outcome.PASS, "KVEventsFlow", what, Concern.EVENTS)
-    if all(view.proven(worker) for worker in view.judged):
+    if all(canaries.proven(view, worker) for worker in view.judged):
         what = f"{many} do; no router applies them while none routes by KV cache"
         return Finding(CRITERION, Outcome.PASS, "KVEventsPublished", what, Concern.EVENTS)
     what = f"{many} announce them; that they come, the routing A/B and the looks after the switch must show"
@@ -75,16 +75,17 @@ def _status(view: View) -> EventsStatus:
         publishing_workers=sum(_publishes(view, worker) for worker in view.required),
         applied=_applied(view),
         source=", ".join(_sources(view)),
+        canaries=canaries.told_in_short(view),
     )
 
 
 def _publishes(view: View, worker: WorkerSeen) -> bool:
     """By what is known: announced and not silent."""
     advert = worker.last.advert if worker.last else None
-    if view.silent(worker) or worker.declared.says is Declares.BROKEN:
+    if view.silent(worker) or canaries.silent(view, worker) or worker.declared.says is Declares.BROKEN:
         return False
     if advert is None or advert.publishing is None:
-        return worker.declared.says is Declares.ON or view.proven(worker)
+        return worker.declared.says is Declares.ON or canaries.proven(view, worker)
     return advert.publishing and advert.has_source is not False
 
 
@@ -106,12 +107,3 @@ def _sources(view: View) -> tuple[str, ...]:
         "router gauges": bool(view.listening),
     }
     return tuple(name for name, used in known.items() if used)
-
-
-def _canaries(view: View) -> tuple[Canary, ...]:
-    """For the workers that served nothing, or nothing that shows an event: silence is no verdict on them."""
-    if not view.block_tokens:
-        return ()
-    tokens = CANARY_BLOCKS * view.block_tokens + 1
-    idle = [worker for worker in view.judged if view.idle(worker) or view.unproven(worker)]
-    return tuple(Canary(worker.pod, worker.instance, tokens) for worker in idle if worker.instance is not None)

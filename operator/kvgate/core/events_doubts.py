@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from kvgate.api.words import Outcome
+from kvgate.core import events_canaries as canaries
 from kvgate.core.events_seen import Declares, FrontendLook, Routes, WorkerLook, WorkerSeen
 from kvgate.core.events_series import LOOKS, lasted, life
 from kvgate.core.events_view import CRITERION, READY_SECONDS, SILENT_BLOCKS, Pod, View, named
 from kvgate.core.findings import Concern, Finding
+from kvgate.core.text import listed
 
 
 def nobody_there(view: View) -> Finding | None:
@@ -61,14 +63,25 @@ def undeclared(view: View) -> Finding | None:
     return Finding(CRITERION, Outcome.UNKNOWN, "KVEventsNotDeclared", f"{what}; the deployer must look", Concern.EVENTS)
 
 
+def unanswered(view: View) -> Finding | None:
+    """Canaries that were not served: of those workers nothing is known."""
+    failed = {worker.pod: why for worker in view.judged if (why := canaries.failure(view, worker))}
+    if not failed:
+        return None
+    workers = named(worker for worker in view.judged if worker.pod in failed)
+    what = f"{workers}: the canary was not served: {listed(tuple(sorted(set(failed.values()))))}"
+    said = f"{what}; the deployer must see the logs of frontend and worker"
+    return Finding(CRITERION, Outcome.UNKNOWN, "KVEventsCanaryFailed", said, Concern.EVENTS)
+
+
 def unproven(view: View) -> Finding | None:
     """Nothing that shows events, and too few new blocks to expect any."""
-    workers = tuple(worker for worker in view.judged if view.unproven(worker))
+    workers = tuple(w for w in view.judged if view.unproven(w) and not canaries.proven(view, w))
     if workers:
         what = f"{named(workers)}: requests served and no event published, where other workers published some"
         said = f"{what}; a canary tells whether all was cached"
         return Finding(CRITERION, Outcome.UNKNOWN, "KVEventsIdle", said, Concern.EVENTS)
-    if not view.listening or view.flows:
+    if not view.listening or view.flows or all(canaries.heard(view, worker) for worker in view.judged):
         return None
     what = f"no event was applied, and fewer than {SILENT_BLOCKS} new blocks were filled: silence proves nothing yet"
     said = f"{what}; requests or a canary will tell"

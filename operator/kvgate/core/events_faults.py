@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvgate.api.words import Outcome
+from kvgate.core import events_canaries as canaries
 from kvgate.core.events_seen import Declares, FrontendLook, FrontendSeen, Routes, WorkerLook, WorkerSeen
 from kvgate.core.events_series import growth, lasted, life
 from kvgate.core.events_view import CRITERION, READY_SECONDS, SILENT_BLOCKS, View, applied, named
@@ -43,6 +44,19 @@ def silent_workers(view: View) -> Finding | None:
         return None
     what = f"{named(silent)}: 0 stored events for at least {SILENT_BLOCKS} new blocks of the engine"
     why = "the engine emits none for this model, or not where its publisher listens"
+    said = f"{what}; {why}: the deployer must look"
+    return Finding(CRITERION, Outcome.FAIL, "KVEventsSilent", said, Concern.EVENTS)
+
+
+def silent_to_canaries(view: View) -> Finding | None:
+    """A worker that served canaries, and of whose new blocks no event came."""
+    silent = tuple(worker for worker in view.judged if canaries.silent(view, worker) and not view.silent(worker))
+    if not silent:
+        return None
+    what = (
+        f"{named(silent)}: a canary of at least {canaries.CANARY_BLOCKS} new blocks was served and no event of it came"
+    )
+    why = "the engine emits none for this model, or they get lost on their way"
     said = f"{what}; {why}: the deployer must look"
     return Finding(CRITERION, Outcome.FAIL, "KVEventsSilent", said, Concern.EVENTS)
 

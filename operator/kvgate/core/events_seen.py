@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from kvgate.core.serving import Reply
+
 
 class Routes(StrEnum):
     """How the deployment's frontends route, as far as events matter."""
@@ -113,10 +115,29 @@ class FrontendLook:
 
 
 @dataclass(frozen=True)
+class CanaryAnswer:
+    """What became of one canary: the reply to a new prompt, and to the same once more where the first was served.
+
+    `state` is what the worker was when it was asked, as `Canary` has it: answers of another state prove nothing.
+    """
+
+    state: str
+    asked_at: datetime
+    ended_at: datetime
+    first: Reply
+    again: Reply | None = None
+
+    @property
+    def failure(self) -> str:
+        return self.first.failure or (self.again.failure if self.again else "")
+
+
+@dataclass(frozen=True)
 class WorkerSeen:
     """One worker pod that must publish or need not (`must_publish`), and the looks at it, oldest first.
 
-    `instance` is Dynamo's own id of it, by which a request can be pinned to it.
+    `instance` is Dynamo's own id of it, by which a request can be pinned to it; `prefills` says that it serves as a
+    prefill worker. `canaries` are the answers of late, oldest first.
     """
 
     pod: str
@@ -127,6 +148,8 @@ class WorkerSeen:
     generation: str = ""
     declared: Declared = Declared()
     looks: tuple[WorkerLook, ...] = ()
+    prefills: bool = False
+    canaries: tuple[CanaryAnswer, ...] = ()
 
     @property
     def last(self) -> WorkerLook | None:
@@ -148,18 +171,23 @@ class FrontendSeen:
 
 @dataclass(frozen=True)
 class EventsSeen:
-    """Everything that the judgement of KV events may look at."""
+    """Everything that the judgement of KV events may look at. `canaries_at` is when canaries were last sent; while
+    `asking` they are under way."""
 
     routes: Routes
     workers: tuple[WorkerSeen, ...] = ()
     frontends: tuple[FrontendSeen, ...] = ()
+    canaries_at: datetime | None = None
+    asking: bool = False
 
 
 @dataclass(frozen=True, order=True)
 class Canary:
-    """A request that is wanted: a prompt that nobody sent before, pinned to one worker by
-    `nvext.backend_instance_id`, of at least this many tokens."""
+    """A request that is wanted: a prompt that nobody sent before, of at least this many tokens, pinned to one worker by
+    its instance. `state` is what the worker is now."""
 
     pod: str
-    instance: int | None
+    instance: int
     tokens: int
+    prefills: bool = False
+    state: str = ""

@@ -91,7 +91,7 @@ class View:
 
     def silent(self, worker: WorkerSeen) -> bool:
         """Whether this worker's engine filled SILENT_BLOCKS new blocks and its publisher counted no event for them."""
-        return self._counts_events(worker) and self.mute(worker)
+        return self.counts_events(worker) and self.mute(worker)
 
     def mute(self, worker: WorkerSeen) -> bool:
         """As `silent`, where it is not known whether publishers of this kind count their events at all."""
@@ -107,9 +107,9 @@ class View:
 
     def unproven(self, worker: WorkerSeen) -> bool:
         """Whether it served requests and counted no event, though workers of its kind count theirs."""
-        return self._counts_events(worker) and not self.proven(worker) and (_last(worker.looks, _served) or 0) > 0
+        return self.counts_events(worker) and not self.proven(worker) and (_last(worker.looks, _served) or 0) > 0
 
-    def _counts_events(self, worker: WorkerSeen) -> bool:
+    def counts_events(self, worker: WorkerSeen) -> bool:
         """Whether publishers of this kind count their events; the family appears with the first one."""
         kin = (other for other in self.required if other.component == worker.component)
         return any(_last(other.looks, _received) is not None for other in kin)

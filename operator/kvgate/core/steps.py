@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from kvgate.api.status import BaselineEntry, PoolStatus
 from kvgate.api.words import Capability
+from kvgate.core.events_seen import Canary
 from kvgate.core.evidence import Path
 from kvgate.core.serving import Exam
 from kvgate.core.target import ToggleStep
@@ -102,6 +103,13 @@ class Verify:
 
 
 @dataclass(frozen=True)
+class AskWorkers:
+    """Send these canaries, by which KV events are judged where traffic shows none, in the background."""
+
+    canaries: tuple[Canary, ...]
+
+
+@dataclass(frozen=True)
 class Abandon:
     """End the sweep of a pool that is being deleted; nothing of it becomes evidence."""
 
@@ -122,7 +130,7 @@ class LetGo:
 
 Benchmarks = StartBenchmark | CollectBenchmark | AbandonBenchmark
 Sweeps = Measure | Introduce | Collect | Abandon
-Step = Sweeps | Benchmarks | Prepare | Verify | Enable | Revert | Recommend | HoldDeletion | LetGo
+Step = Sweeps | Benchmarks | Prepare | Verify | AskWorkers | Enable | Revert | Recommend | HoldDeletion | LetGo
 
 
 class Line(StrEnum):

@@ -134,7 +134,7 @@ def request(exam: Exam, question: Question, salt: str, words: int) -> Document:
 def _pinned(pair: Pair | None) -> dict[str, object]:
     prefill, decode = pair or (None, None)
     if decode is None:
-        return {}
+        return {} if prefill is None else {"prefill_worker_id": prefill}
     if prefill is None or prefill == decode:
         return {"backend_instance_id": decode}
     return {"prefill_worker_id": prefill, "decode_worker_id": decode}

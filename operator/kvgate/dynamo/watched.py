@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kvgate.core.events_seen import Advert, Declared, Declares, FrontendSeen, Routes, WorkerSeen
+from kvgate.core.serving import WorkerType
 from kvgate.core.workers import PodRole, WorkerPod
 from kvgate.dynamo.component import Component
 from kvgate.dynamo.document import Document, at, mappings, text, whole
@@ -104,6 +105,7 @@ def _worker(
         must_publish=_must_publish(pod, part),
         ready_since=pod.ready_since,
         instance=pod.instance,
+        prefills=pod.serves_as == WorkerType.PREFILL,
         generation=pod.generation,
         declared=declared(part) if part is not None else _NOT_IN_SPEC,
     )

@@ -104,7 +104,7 @@ class Verifier:
         return True
 
     def _ends(self, stop: threading.Event) -> bool:
-        return stop.is_set() or self._closed.is_set() or not self._leads()
+        return stop.is_set() or not self.leads()
 
     def _sat(self, held: _Held, sitting: Sitting) -> None:
         exam = sitting.exam
@@ -129,6 +129,10 @@ class Verifier:
             held = self._held.pop(pool, _Held())
             for _, stop in held.running.values():
                 stop.set()
+
+    def leads(self) -> bool:
+        """Whether prompts may be put to anybody at this moment."""
+        return not self._closed.is_set() and self._leads()
 
     def close(self) -> None:
         """Ask nothing any more; what is under way ends after the request that it waits for."""

@@ -8,8 +8,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from kvgate.api.status import PoolStatus
+from kvgate.core.serving import ServingSeen
 from kvgate.core.steps import (
     Abandon,
+    AskWorkers,
     Collect,
     Enable,
     HoldDeletion,
@@ -32,6 +34,7 @@ from kvgate.edge.cluster.slots import SweepSlots
 from kvgate.edge.cluster.sweeps import ProbePolicy
 from kvgate.edge.errors import EdgeError, MeasureError, PoolGoneError, WriteConflictError
 from kvgate.edge.metrics import PrometheusReaders
+from kvgate.edge.event_canaries import EventCanaries
 from kvgate.edge.observe import ConfigReader, world_of
 from kvgate.edge.scrapes import EventLooks, watched_pods
 from kvgate.edge.verifier import Verifier
@@ -66,6 +69,7 @@ class ClusterGround:
         self._namespaces = tuple(namespaces) or ("",)
         self._verifier = verifier or Verifier(clock)
         self._events = EventLooks(clock)
+        self._canaries = EventCanaries(clock, self._verifier.leads)
         self._slots = SweepSlots(self._pools, clock)
         self._refused: dict[str, tuple[datetime, str]] = {}
         """When and why a step of a pool's sweep could not be done, by the pool's uid: the next look tells it."""
@@ -83,14 +87,15 @@ class ClusterGround:
         self._landed: dict[str, str] = {}
         """The operation of its last patch that was accepted."""
             self._verifier.forget(key)
+            self._canaries.forget(key)
             self._prometheus.forget(key)
             raise
         seen = sweeps.standing(self._client, pool, collected=self._collected(pool))
         world = world_of(pool, pool.objects, self._worker_config)
         world = replace(
             world,
-            serving=serving.seen(self._verifier, pool, world.pods, pool.objects),
-            events=self._events.seen(pool, lambda: watched_pods(pool, world, pool.objects)),
+            serving=self._served(pool, world),
+            events=self._canaries.known(key, self._events.seen(pool, lambda: watched_pods(pool, world, pool.objects))),
             sweep=seen.sweep,
             sweep_jobs=seen.jobs,
             sweep_problem=policy.problem(pool) or self._refusal(pool),
@@ -101,6 +106,10 @@ class ClusterGround:
             metrics=self._prometheus.seen(pool),
         )
         return pool, world
+
+    def _served(self, pool: ReadPool, world: World) -> ServingSeen:
+        seen = serving.seen(self._verifier, pool, world.pods, pool.objects)
+        return replace(seen, own=(*seen.own, *self._canaries.own(pool.key)))
 
     def _collected(self, pool: ReadPool) -> bool:
         fence = pool.status.sweep
@@ -141,6 +150,8 @@ class ClusterGround:
                 self._patch(read, step)
             case Prepare() | Verify():
                 serving.ask(self._verifier, read, world.pods, step)
+            case AskWorkers():
+                self._canaries.start(read.key, read.spec.model.name, serving.frontends(world.pods), step.canaries)
             case HoldDeletion() | LetGo():
                 writing.set_finalizer(self._client, read, held=isinstance(step, HoldDeletion))
 
