@@ -85,6 +85,12 @@ def test_a_run_of_zeros_that_fills_the_whole_time_began_when_an_earlier_look_saw
             "targets of the deployment are down",
             id="went down",
         ),
+        pytest.param([series(READY, "1"), series(UP, "110")], "targets of the deployment are down", id="down just now"),
+        pytest.param(
+            [series(READY, "1", until=NOW - 20), series(UP, "111", until=NOW - 20)],
+            "older than 2 scrape intervals",
+            id="one sample, and the pace of its target",
+        ),
         pytest.param([series(UP, "111")], "no frontend of the deployment", id="up, and no model was ever known"),
     ],
 )

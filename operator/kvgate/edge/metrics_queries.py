@@ -118,12 +118,14 @@ class Samples:
         return self.values[-1][0]
 
     @property
-    def interval_seconds(self) -> float:
+    def interval_seconds(self) -> float | None:
         gaps = [later[0] - earlier[0] for earlier, later in zip(self.values, self.values[1:], strict=False)]
-        return median(gaps) if gaps else UNKNOWN_INTERVAL_SECONDS
+        return median(gaps) if gaps else None
 
-    def fresh(self, now_seconds: float) -> bool:
-        return now_seconds - self.last_seconds <= INTERVALS_BORNE * self.interval_seconds + 1.0
+    def fresh(self, now_seconds: float, beside: float | None = None) -> bool:
+        """`beside` is the interval of another series of the same target, where this one has a single sample."""
+        interval = self.interval_seconds or beside or UNKNOWN_INTERVAL_SECONDS
+        return now_seconds - self.last_seconds <= INTERVALS_BORNE * interval + 1.0
 
     @property
     def zero_since(self) -> float | None:
@@ -153,15 +155,17 @@ def read_states(
         return _unreadable()
     gauges = _of_model([one for one in series if one.metric == READY], model)
     up = [one for one in series if one.metric == UP and one.fresh(now_seconds)]
-    fresh = [one for one in gauges if one.fresh(now_seconds)]
-    alive = {one.instance for one in up if one.values[-1][1] == 1}
+    alive, dead = ({one.instance for one in up if one.values[-1][1] == state} for state in (1, 0))
+    paces = {one.instance: one.interval_seconds for one in series if one.metric == UP}
+    known = [one for one in gauges if one.instance not in dead]
+    fresh = [one for one in known if one.fresh(now_seconds, paces.get(one.instance))]
     vanished = [one for one in gauges if one not in fresh and one.instance in alive]
     if not fresh and not vanished:
         return _nothing(gauges, up)
     found = {one.instance: since for one in fresh if (since := one.zero_since) is not None}
     gone = {one.instance: one.zero_since or one.last_seconds for one in vanished}
-    known = {name: datetime.fromtimestamp(at, UTC) for name, at in {**gone, **found}.items()}
-    return States({name: min(at, (earlier or {}).get(name, at)) for name, at in known.items()})
+    told = {name: datetime.fromtimestamp(at, UTC) for name, at in {**gone, **found}.items()}
+    return States({name: min(at, (earlier or {}).get(name, at)) for name, at in told.items()})
 
 
 def _of_model(gauges: list[Samples], model: str) -> list[Samples]:
