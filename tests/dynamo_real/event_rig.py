@@ -109,6 +109,7 @@ class Rig:
                 must_publish=worker.spec.role is not Role.DECODE,
                 ready_since=self._ready(worker.name),
                 instance=told.cards[0].instance if told.cards else None,
+                prefills=worker.spec.role is Role.PREFILL,
             ),
             advert_of(told),
         )
