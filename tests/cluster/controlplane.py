@@ -30,8 +30,9 @@ PORTS = range(20000, 30000)  # below the range that outgoing connections take th
 
 @dataclass(frozen=True)
 class Credentials:
-    """One self-signed certificate is the server's, its own authority, and the API server's client at the kubelets."""
+    """One certificate is the server's and its client's at the kubelets; clients in Rust refuse a self-signed one."""
 
+    authority: Path
     certificate: Path
     key: Path
     service_account_key: Path
@@ -91,6 +92,7 @@ def _binds(address: str, port: int) -> bool:
 
 def _make_credentials(state: Path, address: str) -> Credentials:
     made = Credentials(
+        authority=state / "authority.crt",
         certificate=state / "server.crt",
         key=state / "server.key",
         service_account_key=state / "service-account.key",
@@ -98,10 +100,17 @@ def _make_credentials(state: Path, address: str) -> Credentials:
         admin_token=secrets.token_urlsafe(24),
     )
     _openssl("genrsa", "-out", made.service_account_key, "2048")
+    signing_key = state / "authority.key"
+    request = ("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2")
     _openssl(
-        *("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/O=system:masters/CN=kvgate-tests"),
+        *(*request, "-subj", "/CN=kvgate-tests-authority", "-addext", "keyUsage=critical,keyCertSign"),
+        *("-keyout", signing_key, "-out", made.authority),
+    )
+    _openssl(
+        *(*request, "-subj", "/O=system:masters/CN=kvgate-tests", "-CA", made.authority, "-CAkey", signing_key),
         *("-addext", f"subjectAltName=IP:{address},DNS:kubernetes.default.svc"),
-        *("-addext", "keyUsage=critical,digitalSignature,keyEncipherment,keyCertSign"),
+        *("-addext", "basicConstraints=critical,CA:FALSE"),
+        *("-addext", "keyUsage=critical,digitalSignature,keyEncipherment"),
         *("-addext", "extendedKeyUsage=serverAuth,clientAuth"),
         *("-keyout", made.key, "-out", made.certificate),
     )
@@ -165,19 +174,19 @@ def _start_controllers(ledger: Ledger, credentials: Credentials, kubeconfig: Pat
         binary("kube-controller-manager"),
         *common,
         f"--service-account-private-key-file={credentials.service_account_key}",
-        f"--root-ca-file={credentials.certificate}",
+        f"--root-ca-file={credentials.authority}",
     )
     ledger.start("kube-scheduler", binary("kube-scheduler"), *common)
 
 
 def _admin(state: Path, credentials: Credentials, server: str) -> Access:
     kubeconfig = state / ADMIN_KUBECONFIG
-    write_kubeconfig(kubeconfig, server, credentials.certificate, credentials.admin_token)
-    return Access(state, kubeconfig, server, credentials.certificate, state / "audit.jsonl")
+    write_kubeconfig(kubeconfig, server, credentials.authority, credentials.admin_token)
+    return Access(state, kubeconfig, server, credentials.authority, state / "audit.jsonl")
 
 
 def _says_ready(server: str, credentials: Credentials) -> bool:
-    trust = ssl.create_default_context(cafile=str(credentials.certificate))
+    trust = ssl.create_default_context(cafile=str(credentials.authority))
     asked = urllib.request.Request(f"{server}/readyz", headers={"Authorization": f"Bearer {credentials.admin_token}"})
     try:
         with urllib.request.urlopen(asked, timeout=2, context=trust) as answer:
