@@ -51,9 +51,8 @@ def test_an_outage_shows_in_readiness_and_failures_and_in_neither_health_nor_req
     assert after.has("dynamo_frontend_model_ready", model="tiny")
     requests, failures = "dynamo_frontend_requests_total", "dynamo_frontend_failures_total"
     assert after.total(requests) == before.total(requests) == 1
-    assert (
-        after.total(failures, **{"class": "Unavailable", "reason": "backend.unavailable"}) - before.total(failures) == 3
-    )
+    unavailable = {"class": "Unavailable", "reason": "backend.unavailable"}
+    assert after.total(failures, **unavailable) - before.total(failures, **unavailable) == 3
 
 
 def test_aggregated_prefill_and_decode_in_one_namespace_serve_mixed(stage: Stage) -> None:

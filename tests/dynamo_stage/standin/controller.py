@@ -70,7 +70,9 @@ class StandIn:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
-        assert kind is not None or not self.faults, "\n".join(self.faults)
+        if error is not None:
+            error.add_note("\n".join(self.faults[-1:]))
+        assert error is not None or not self.faults, "\n".join(self.faults)
 
     def turn(self) -> None:
         """Read every graph once and bring it one step nearer to what it asks for."""

@@ -79,7 +79,9 @@ class ApiMirror:
             self._thread.join()
         self.wanted = {}
         self._turn()
-        assert kind is not None or not self.faults, "\n".join(self.faults)
+        if error is not None:
+            error.add_note("\n".join(self.faults[-1:]))
+        assert error is not None or not self.faults, "\n".join(self.faults)
 
     def show(self, pods: Sequence[LocalPod]) -> None:
         faces = (Face(pod.batch, pod.name, pod.address, pod.available, pod.restarts) for pod in pods)
