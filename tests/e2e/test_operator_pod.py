@@ -49,8 +49,9 @@ def scene(shaped: Stage, operator_pod: PodOperator) -> Iterator[Scene]:
 
 @pytest.fixture
 def leader(operator_pod: PodOperator, stage: Stage) -> Pod:
+    pod = operator_pod.leader()
     operator_pod.settle({"probe": {"image": stage.image}})
-    return operator_pod.leader()
+    return pod
 
 
 def lacks_an_image(status: PoolStatus) -> bool:
