@@ -18,7 +18,8 @@ from tests.cluster.cache import CannotRunError, cache_root, fingerprint, made_on
 PROBE_REFERENCE = "kvgate.dev/probe:test"
 PAUSE_REFERENCE = "local.test/pause:1"
 PROBES = Path(__file__).parents[2] / "probes"
-PROBE_PACKAGES = ("python3", "iperf3", "python3-msgpack", "python3-zmq")
+PROBE_PACKAGES = ("python3", "iperf3", "python3-aiohttp", "python3-msgpack", "python3-prometheus-client", "python3-zmq")
+PROBE_SOURCES = ("kvgate_probe", "kvgate_bench")
 PROBE_USER = 65532
 """The operator's image runs as the same."""
 PRUNED = ("usr/share/doc/", "usr/share/man/", "usr/share/locale/", "usr/share/perl", "usr/share/lintian/")
@@ -77,7 +78,7 @@ def probe_image(directory: Path) -> Path:
 
 
 def probe_sources() -> list[Path]:
-    found = (PROBES / "kvgate_probe").rglob("*")
+    found = (path for package in PROBE_SOURCES for path in (PROBES / package).rglob("*"))
     return sorted(p for p in found if p.is_file() and "__pycache__" not in p.parts)
 
 

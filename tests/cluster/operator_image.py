@@ -25,7 +25,7 @@ OPERATOR = Image(
     environment={"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"},
 )
 LOCK, PROJECT = ROOT / "requirements.lock", ROOT / "pyproject.toml"
-SOURCES = ("operator/kvgate", "probes/kvgate_probe")
+SOURCES = ("operator/kvgate", "probes/kvgate_bench", "probes/kvgate_probe")
 NOT_A_PIN = re.compile(r"^ *(--hash=|#)")
 
 

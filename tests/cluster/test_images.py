@@ -11,7 +11,7 @@ import pytest
 
 from tests.cluster import images
 from tests.cluster.cache import CannotRunError
-from tests.cluster.images import PROBE, PROBE_PACKAGES, PROBES, Image, pack, probe_sources
+from tests.cluster.images import PROBE, PROBE_PACKAGES, PROBE_SOURCES, PROBES, Image, pack, probe_sources
 
 DOCKERFILE = (PROBES / "Dockerfile").read_text()
 
@@ -37,13 +37,14 @@ def test_the_dockerfile_starts_the_same_program_as_the_same_user() -> None:
 
 
 def test_the_dockerfile_puts_the_walker_where_python_looks_for_it() -> None:
-    assert instruction("COPY") == f"kvgate_probe {PROBE.environment['PYTHONPATH']}/kvgate_probe"
+    copied = [line.split(" ", 1)[1] for line in DOCKERFILE.splitlines() if line.startswith("COPY ")]
+    assert copied == [f"{package} {PROBE.environment['PYTHONPATH']}/{package}" for package in PROBE_SOURCES]
 
 
 def test_the_image_holds_the_walker_as_it_is_in_this_checkout() -> None:
     names = {str(path.relative_to(PROBES)) for path in probe_sources()}
 
-    assert {"kvgate_probe/__main__.py", "kvgate_probe/walker.py"} <= names
+    assert {"kvgate_probe/__main__.py", "kvgate_probe/walker.py", "kvgate_bench/__main__.py"} <= names
     assert not [name for name in names if "__pycache__" in name]
 
 
