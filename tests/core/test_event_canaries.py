@@ -39,6 +39,7 @@ from tests.core.event_looks import (
     worker,
     worker_look,
 )
+from tests.core.test_events import engines
 
 NEW = Reply("fe-1", 65, 0, prompt_tokens=100, cached_tokens=0, ttft_seconds=0.4)
 HEARD = replace(NEW, round=1, cached_tokens=96, router_hit_rate=0.96, ttft_seconds=0.1)
@@ -191,6 +192,13 @@ CASES: tuple[tuple[str, EventsSeen, Outcome, str, list[str]], ...] = (
         seen(worker("w1", *idle_looks(1, 2, 3, advert=OFF)), frontends=(quiet_router(),)),
         Outcome.FAIL,
         "KVEventsDisabled",
+        [],
+    ),
+    (
+        "a worker that is silent under traffic needs no canary",
+        seen(worker("w1", *engines(5, 10, 15)), worker("w2", *engines(0, 0, 0))),
+        Outcome.FAIL,
+        "KVEventsSilent",
         [],
     ),
     (

@@ -110,6 +110,8 @@ class EventsStatus(Wire):
     """Where this was read: worker metadata, args, router gauges."""
     canaries: CanariesStatus | None = None
     """None while none was answered since kvgate started."""
+    probe: str = ""
+    """What the event probe heard at the workers' endpoints: how many are in which state, and what is missing."""
 
 
 class RoutingStatus(Wire):
@@ -175,6 +177,14 @@ class SweepStatus(Wire):
     schedule_digest: str = ""
     """SHA-256 of the schedule that the walkers were given."""
     jobs: Annotated[tuple[SweepJob, ...], Field(max_length=2000)] = ()
+
+
+class EventsProbeRun(Wire):
+    """The event probe that is under way."""
+
+    run_id: Annotated[str, Field(alias="runID")]
+    started_at: AwareDatetime
+    job_uid: Annotated[str, Field(alias="jobUID")] = ""
 
 
 class BenchmarkRun(Wire):
@@ -320,6 +330,9 @@ class PoolStatus(Wire):
     last_sweep_at: AwareDatetime | None = None
     """When the last sweep that ran was over: from here the operator's probe.minInterval counts."""
     sweep: SweepStatus | None = None
+    events_probe: EventsProbeRun | None = None
+    last_events_probe_at: AwareDatetime | None = None
+    """When the event probe was last begun: it is not begun again at once."""
     benchmark: BenchmarkRun | None = None
     last_benchmark_at: AwareDatetime | None = None
     """When the last A/B was begun: one that proved nothing is not begun anew at once."""

@@ -11,6 +11,8 @@ from kvgate.core import statuses
 from kvgate.core.benchmarking import LOOK_AGAIN_SECONDS as BENCHMARKING_SECONDS
 from kvgate.core.benchmarking import Benchmarking, benchmarking
 from kvgate.core.conditions import TABLE, Turn, stamped
+from kvgate.core.events_listening import LOOK_AGAIN_SECONDS as LISTENING_SECONDS
+from kvgate.core.events_listening import Listens, listening
 from kvgate.core.judged import Judged, judge_capability
 from kvgate.core.judging import Case
 from kvgate.core.kstatus import summary
@@ -42,14 +44,17 @@ def decide(pool: Pool, world: World, now: datetime) -> Decision:
     still = ledger.operation is None
     sweep = sweeping(case, judged, may_start=still and pool.status.benchmark is None)
     ab = benchmarking(case, judged, may_start=still and sweep.fence is None)
+    at_rest = still and sweep.fence is None and ab.fence is None and pool.status.benchmark is None
+    heard = listening(case, may_start=at_rest)
     turn = Turn(case, judged, ledger, measuring=sweep.fence is not None, wait=sweep.wait)
     steps = (*ledger.steps, *((sweep.step,) if sweep.step else ()), *((ab.step,) if ab.step else ()), *_asked(turn))
+    steps = (*steps, heard.step) if heard.step else steps
     line = sweep.wait.line if sweep.wait else Line.NOWHERE
     guard = guarded(case, judged, ledger, steps)
-    return Decision(guard, _status(turn, sweep, ab), _requeue_after(turn, sweep), line)
+    return Decision(guard, _status(turn, sweep, ab, heard), _requeue_after(turn, sweep), line)
 
 
-def _status(turn: Turn, sweep: Sweeping, ab: Benchmarking) -> PoolStatus:
+def _status(turn: Turn, sweep: Sweeping, ab: Benchmarking, heard: Listens) -> PoolStatus:
     case, pool = turn.case, turn.case.pool
     said = (*((kind, tell(turn)) for kind, tell in TABLE.items()), *summary(turn))
     return PoolStatus(
@@ -66,6 +71,8 @@ def _status(turn: Turn, sweep: Sweeping, ab: Benchmarking) -> PoolStatus:
         last_handled_measure_at=_handled(case, sweep),
         last_sweep_at=_last_sweep(case, sweep),
         sweep=sweep.fence,
+        events_probe=heard.fence,
+        last_events_probe_at=_last_listened(case, heard),
         benchmark=ab.fence,
         last_benchmark_at=_last_benchmark(case, ab),
         operation=turn.ledger.operation,
@@ -125,6 +132,11 @@ def _last_sweep(case: Case, sweep: Sweeping) -> datetime | None:
     return max(case.now, fence.started_at)
 
 
+def _last_listened(case: Case, heard: Listens) -> datetime | None:
+    begins = case.pool.status.events_probe is None and heard.fence is not None
+    return case.now if begins else case.pool.status.last_events_probe_at
+
+
 def _last_benchmark(case: Case, ab: Benchmarking) -> datetime | None:
     begins = case.pool.status.benchmark is None and ab.fence is not None
     return case.now if begins else case.pool.status.last_benchmark_at
@@ -132,6 +144,7 @@ def _last_benchmark(case: Case, ab: Benchmarking) -> datetime | None:
 
 def _requeue_after(turn: Turn, sweep: Sweeping) -> float:
     looks = [entry.chain.look_again_seconds for entry in turn.judged if entry.chain]
+    looks += [LISTENING_SECONDS] if turn.case.pool.status.events_probe is not None else []
     looks += [BENCHMARKING_SECONDS] if turn.case.pool.status.benchmark is not None else []
     looks += [turn.case.pool.spec.monitor.interval.seconds] if turn.case.events is not None else []
     watches = turn.case.world.metrics is not None and any(entry.on for entry in turn.judged)

@@ -10,12 +10,15 @@ from kvgate.api.words import Outcome
 from kvgate.core import events_canaries as canaries
 from kvgate.core import events_doubts as doubts
 from kvgate.core import events_faults as faults
+from kvgate.core import events_heard as listened
 from kvgate.core.events_seen import Canary, Declares, EventsSeen, WorkerSeen
 from kvgate.core.events_view import CRITERION, View
 from kvgate.core.findings import Concern, Finding
 
 RULES: tuple[Callable[[View], Finding | None], ...] = (
     faults.disabled,
+    listened.garbage,
+    listened.other_blocks,
     faults.without_source,
     faults.unequal_blocks,
     faults.unconvertible,
@@ -32,6 +35,8 @@ RULES: tuple[Callable[[View], Finding | None], ...] = (
     doubts.unanswered,
     doubts.unproven,
     faults.unused,
+    listened.by_bytes,
+    listened.unreachable,
     faults.mute_workers,
 )
 """Causes before what follows from them: of two that are equally bad, the first is told."""
@@ -76,6 +81,7 @@ def _status(view: View) -> EventsStatus:
         applied=_applied(view),
         source=", ".join(_sources(view)),
         canaries=canaries.told_in_short(view),
+        probe=listened.told_in_short(view),
     )
 
 

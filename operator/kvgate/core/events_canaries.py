@@ -7,6 +7,7 @@ from enum import StrEnum
 from statistics import median
 
 from kvgate.api.status import CanariesStatus
+from kvgate.core.events_heard import publishes
 from kvgate.core.events_seen import Canary, CanaryAnswer, Declares, WorkerSeen
 from kvgate.core.events_series import LOOKS, full_blocks, growth, life
 from kvgate.core.events_view import View, published
@@ -53,8 +54,8 @@ def state(view: View, worker: WorkerSeen) -> str:
 
 
 def proven(view: View, worker: WorkerSeen) -> bool:
-    """Whether an event of this worker was seen to come, with or without a canary."""
-    return view.proven(worker) or heard(view, worker)
+    """Whether an event of this worker was seen to come: by its own counter, by a canary, or by the event probe."""
+    return view.proven(worker) or heard(view, worker) or publishes(view, worker)
 
 
 def heard(view: View, worker: WorkerSeen) -> bool:
@@ -131,7 +132,7 @@ def _canary(view: View, worker: WorkerSeen) -> Canary | None:
 
 def _wants(view: View, worker: WorkerSeen) -> bool:
     """Once until its state changes; again only where a router did not hear of it, or where it was not served."""
-    if worker.instance is None or _says_none(worker) or heard(view, worker):
+    if worker.instance is None or _says_none(worker) or view.silent(worker) or heard(view, worker):
         return False
     answers, served = _answers(view, worker), _served(view, worker)
     if served:

@@ -169,6 +169,45 @@ class FrontendSeen:
         return self.looks[-1] if self.looks else None
 
 
+class Hears(StrEnum):
+    """What the event probe says of one endpoint, in its own words, gravest first."""
+
+    NOT_REACHABLE = "NotReachable"
+    NOT_ZMQ = "NotZMQ"
+    NOTHING = "PublishesNothing"
+    """Which an idle engine does too."""
+    GARBAGE = "PublishesGarbage"
+    OTHER_BLOCK_SIZE = "OtherBlockSize"
+    BYTES = "HashesAreBytes"
+    FILTERED = "FilteredOnly"
+    FLOWS = "Flows"
+
+
+@dataclass(frozen=True)
+class Heard:
+    """One endpoint of one worker, and the block sizes in tokens that were heard there."""
+
+    pod: str
+    address: str
+    state: Hears
+    block_tokens: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Listening:
+    """What one run of the event probe told; `trouble` says what is missing of it, and why.
+
+    `endpoints` names the processes and addresses that it was for, `requested` the measurement asked for by then.
+    """
+
+    run_id: str
+    ended_at: datetime
+    endpoints: str = ""
+    requested: str = ""
+    entries: tuple[Heard, ...] = ()
+    trouble: str = ""
+
+
 @dataclass(frozen=True)
 class EventsSeen:
     """Everything that the judgement of KV events may look at. `canaries_at` is when canaries were last sent; while
@@ -179,6 +218,7 @@ class EventsSeen:
     frontends: tuple[FrontendSeen, ...] = ()
     canaries_at: datetime | None = None
     asking: bool = False
+    listening: Listening | None = None
 
 
 @dataclass(frozen=True, order=True)

@@ -110,6 +110,27 @@ class AskWorkers:
 
 
 @dataclass(frozen=True)
+class Listen:
+    """Make the Job that listens to the workers' KV events."""
+
+    run_id: str
+
+
+@dataclass(frozen=True)
+class CollectListening:
+    """Read what that Job's pod told, and keep it for the looks to come."""
+
+    run_id: str
+
+
+@dataclass(frozen=True)
+class AbandonListening:
+    """Clear that Job away: it was collected, or nobody waits for it any more."""
+
+    run_id: str
+
+
+@dataclass(frozen=True)
 class Abandon:
     """End the sweep of a pool that is being deleted; nothing of it becomes evidence."""
 
@@ -130,7 +151,9 @@ class LetGo:
 
 Benchmarks = StartBenchmark | CollectBenchmark | AbandonBenchmark
 Sweeps = Measure | Introduce | Collect | Abandon
-Step = Sweeps | Benchmarks | Prepare | Verify | AskWorkers | Enable | Revert | Recommend | HoldDeletion | LetGo
+EventsProbes = Listen | CollectListening | AbandonListening
+Asks = Prepare | Verify | AskWorkers
+Step = Sweeps | Benchmarks | EventsProbes | Asks | Enable | Revert | Recommend | HoldDeletion | LetGo
 
 
 class Line(StrEnum):

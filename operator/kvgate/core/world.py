@@ -138,6 +138,10 @@ class World:
     benchmark_ground: BenchmarkGround | None = None
     """What an A/B would run on; None where none is asked for, or nobody could run one."""
     benchmark_job: BenchmarkJob | None = None
+    listener: BenchmarkJob | None = None
+    """The event probe's Job that is under way; None where there is none of ours."""
+    listener_problem: str = ""
+    """Why none can be made."""
     patch_problem: str = ""
     """Why the patch that is meant could not be written when it was last tried."""
     patch_landed: str = ""

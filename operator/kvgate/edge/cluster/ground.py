@@ -11,12 +11,15 @@ from kvgate.api.status import PoolStatus
 from kvgate.core.serving import ServingSeen
 from kvgate.core.steps import (
     Abandon,
+    AbandonListening,
     AskWorkers,
     Collect,
+    CollectListening,
     Enable,
     HoldDeletion,
     Introduce,
     LetGo,
+    Listen,
     Measure,
     Prepare,
     Recommend,
@@ -28,6 +31,7 @@ from kvgate.core.world import Pool, World
 from kvgate.edge import serving
 from kvgate.edge.cluster import collecting, sweeps, writing
 from kvgate.edge.cluster.client import POOLS, Client, Document
+from kvgate.edge.cluster.event_listening import EventListening
 from kvgate.edge.cluster.reading import ReadPool, read_all
 from kvgate.edge.cluster.refusals import Unavailable
 from kvgate.edge.cluster.slots import SweepSlots
@@ -70,6 +74,7 @@ class ClusterGround:
         self._verifier = verifier or Verifier(clock)
         self._events = EventLooks(clock)
         self._canaries = EventCanaries(clock, self._verifier.leads)
+        self._listening = EventListening(client, lambda: self._policy().image, clock)
         self._slots = SweepSlots(self._pools, clock)
         self._refused: dict[str, tuple[datetime, str]] = {}
         """When and why a step of a pool's sweep could not be done, by the pool's uid: the next look tells it."""
@@ -105,7 +110,7 @@ class ClusterGround:
             observed_requests_per_second=self._prometheus.rate(pool),
             metrics=self._prometheus.seen(pool),
         )
-        return pool, world
+        return pool, self._listening.seen(pool, world)
 
     def _served(self, pool: ReadPool, world: World) -> ServingSeen:
         seen = serving.seen(self._verifier, pool, world.pods, pool.objects)
@@ -148,12 +153,18 @@ class ClusterGround:
                 sweeps.clear(self._client, read.owner, step.run_id)
             case Enable() | Revert() | Recommend():
                 self._patch(read, step)
-            case Prepare() | Verify():
-                serving.ask(self._verifier, read, world.pods, step)
-            case AskWorkers():
-                self._canaries.start(read.key, read.spec.model.name, serving.frontends(world.pods), step.canaries)
+            case Prepare() | Verify() | AskWorkers():
+                self._ask(read, world, step)
+            case Listen() | CollectListening() | AbandonListening():
+                self._listening.do(read, world, step)
             case HoldDeletion() | LetGo():
                 writing.set_finalizer(self._client, read, held=isinstance(step, HoldDeletion))
+
+    def _ask(self, pool: ReadPool, world: World, step: Prepare | Verify | AskWorkers) -> None:
+        if isinstance(step, AskWorkers):
+            self._canaries.start(pool.key, pool.spec.model.name, serving.frontends(world.pods), step.canaries)
+        else:
+            serving.ask(self._verifier, pool, world.pods, step)
 
     def _patch(self, pool: ReadPool, step: Enable | Revert | Recommend) -> None:
         """A refusal is remembered for the condition; what another look or another try may mend is none."""

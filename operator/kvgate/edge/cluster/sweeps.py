@@ -154,7 +154,7 @@ def start(client: Client, pool: ReadPool, step: Measure, policy: ProbePolicy) ->
     if not set(nodes_of(planned)) <= set(nodes_of(schedule)):
         clear(client, pool.owner, step.run_id)
         return
-    style = PodStyle(policy.image, _tolerations(pool), pool.spec.fabric.probe.host_network, policy.capabilities)
+    style = PodStyle(policy.image, tolerations(pool), pool.spec.fabric.probe.host_network, policy.capabilities)
     timeout = pool.spec.fabric.schedule.sweep_timeout.seconds
     hostnames = {node.identity.name: node.labels.get(HOSTNAME, "") for node in pool.objects.nodes}
     for node in nodes_of(schedule):
@@ -213,7 +213,7 @@ def _taken(kind: str, namespace: str, name: str) -> str:
     return f"{kind} {namespace}/{name} is not of this pool's sweep and has its name: delete it"
 
 
-def _tolerations(pool: ReadPool) -> tuple[Document, ...]:
+def tolerations(pool: ReadPool) -> tuple[Document, ...]:
     """What the target's own pods tolerate, so that the probe may stand where they do."""
     source = target_document(pool, pool.objects)
     components = mappings(at(source.body, "spec", "components")) if source else ()

@@ -1,0 +1,171 @@
+"""The manifests of the event probe in a cluster: a ConfigMap with whom to listen to, and one Job that does.
+
+It subscribes and sends nothing, so it takes no sweep's place; its pod may stand on any node.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kvgate.core.events_listening import LISTEN_SECONDS
+from kvgate.core.events_seen import EventsSeen
+from kvgate.core.workers import WorkerPod
+from kvgate.probe.jobs import (
+    KEPT_SECONDS,
+    PROBE_USER,
+    START_SECONDS,
+    Manifest,
+    Owner,
+    digest,
+    job_name,
+    labels,
+    owned_by,
+)
+
+CONTAINER = "listen"
+PLAN_DIGEST = "kvgate.dev/plan-digest"
+PLAN_KEY = "plan.json"
+MOST_ENDPOINTS = 1024
+MARGIN_SECONDS = 30
+_ADDRESS = re.compile(r"tcp://(\[[0-9a-fA-F:]+\]|[0-9.]+):([0-9]{1,5})")
+
+
+@dataclass(frozen=True, order=True)
+class Endpoint:
+    """Where a worker publishes."""
+
+    pod: str
+    address: str
+
+
+@dataclass(frozen=True)
+class ListenPlan:
+    """Whom to listen to, and the block size in tokens that is wanted, where all name the same."""
+
+    run_id: str
+    endpoints: tuple[Endpoint, ...]
+    block_tokens: int | None = None
+    seconds: float = LISTEN_SECONDS
+
+
+def plan_listening(run_id: str, events: EventsSeen, pods: Iterable[WorkerPod]) -> ListenPlan:
+    """Every address that a worker announces at its own pod's IP: one that it announces elsewhere could be anybody's."""
+    own = {pod.pod: pod.address for pod in pods}
+    adverts = {worker.pod: worker.last.advert for worker in events.workers if worker.must_publish and worker.last}
+    found = sorted(
+        Endpoint(pod, address)
+        for pod, advert in adverts.items()
+        if advert is not None
+        for address in advert.addresses
+        if _is_at(address, own.get(pod, ""))
+    )
+    sizes = {advert.block_tokens for advert in adverts.values() if advert and advert.block_tokens}
+    counts = [frontend.last.counts for frontend in events.frontends if frontend.last]
+    sizes |= {counted.block_tokens for counted in counts if counted is not None and counted.block_tokens}
+    return ListenPlan(run_id, tuple(found[:MOST_ENDPOINTS]), sizes.pop() if len(sizes) == 1 else None)
+
+
+def _is_at(address: str, ip: str) -> bool:
+    found = _ADDRESS.fullmatch(address)
+    try:
+        here = found is not None and ipaddress.ip_address(found[1].strip("[]")) == ipaddress.ip_address(ip)
+    except ValueError:
+        return False
+    return here and found is not None and 0 < int(found[2]) < 65536
+
+
+def encode_listening(plan: ListenPlan) -> str:
+    """As `kvgate_probe.kvevents` reads it."""
+    endpoints = [{"worker": one.pod, "address": one.address} for one in plan.endpoints]
+    told: dict[str, object] = {"runID": plan.run_id, "seconds": plan.seconds, "endpoints": endpoints}
+    return json.dumps(told | ({"blockTokens": plan.block_tokens} if plan.block_tokens else {}), sort_keys=True)
+
+
+def listen_plan_name(owner: Owner, run_id: str) -> str:
+    return job_name(owner, run_id, "events-plan")
+
+
+def listen_job_name(owner: Owner, run_id: str) -> str:
+    """The same for the same pool and run, so that a second attempt to make the Job finds the first."""
+    return job_name(owner, run_id, "events")
+
+
+def listen_config_map(owner: Owner, plan: ListenPlan) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _metadata(owner, plan.run_id, listen_plan_name(owner, plan.run_id)),
+        "immutable": True,
+        "data": {PLAN_KEY: encode_listening(plan)},
+    }
+
+
+def listen_job(
+    owner: Owner, run_id: str, written: str, image: str, tolerations: Sequence[Mapping[str, object]] = ()
+) -> Manifest:
+    """The Job for the plan as it is written. Its pod meets Pod Security `restricted` and has no token."""
+    metadata = _metadata(owner, run_id, listen_job_name(owner, run_id))
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata | {"annotations": {PLAN_DIGEST: digest(written)}},
+        "spec": {
+            "backoffLimit": 0,
+            "completions": 1,
+            "parallelism": 1,
+            "activeDeadlineSeconds": round(START_SECONDS + LISTEN_SECONDS + MARGIN_SECONDS),
+            "ttlSecondsAfterFinished": KEPT_SECONDS,
+            "template": {
+                "metadata": {"labels": labels(owner, run_id)},
+                "spec": _pod(listen_plan_name(owner, run_id), image, tolerations),
+            },
+        },
+    }
+
+
+def _metadata(owner: Owner, run_id: str, name: str) -> Manifest:
+    owners = owned_by(owner)
+    return {"name": name, "namespace": owner.namespace, "labels": labels(owner, run_id), "ownerReferences": owners}
+
+
+def _pod(plan: str, image: str, tolerations: Sequence[Mapping[str, object]]) -> Manifest:
+    pod: Manifest = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 5,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": PROBE_USER,
+            "runAsGroup": PROBE_USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [_container(image)],
+        "volumes": [{"name": "plan", "configMap": {"name": plan}}],
+    }
+    if tolerations:
+        pod["tolerations"] = [dict(toleration) for toleration in tolerations]
+    return pod
+
+
+def _container(image: str) -> Manifest:
+    return {
+        "name": CONTAINER,
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["python3", "-m", "kvgate_probe.kvevents", "--plan", f"/etc/kvgate/plan/{PLAN_KEY}"],
+        "resources": {
+            "requests": {"cpu": "100m", "memory": "64Mi"},
+            "limits": {"cpu": "1", "memory": "256Mi"},
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": "plan", "mountPath": "/etc/kvgate/plan", "readOnly": True}],
+    }
