@@ -79,7 +79,8 @@ class MetricsLooks:
     def _due(self, held: _Held, pool: Pool) -> bool:
         busy = sum(other.asking for other in self._held.values())
         rested = self._monotonic() - held.begun_seconds >= pool.spec.monitor.interval.seconds - EARLY_SECONDS
-        stale = held.seen.asked_at is not None and held.seen.changed_at != counts_from(pool, self._clock())
+        answered = held.seen.asked_at is not None and held.seen.unseen is None
+        stale = answered and held.seen.changed_at != counts_from(pool, self._clock())
         return not held.asking and busy < AT_ONCE and (rested or stale)
 
     def _look(self, held: _Held, pool: Pool, name: str) -> None:
