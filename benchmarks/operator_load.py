@@ -33,7 +33,7 @@ from tests.cluster.waiting import eventually
 from tests.e2e import documents
 from tests.e2e.documents import NAMESPACE, Document
 from tests.e2e.running import Operator
-from tests.e2e.stage import OPERATOR_USER, REPORT, Stage, deploy, is_settled
+from tests.e2e.stage import OPERATOR_USER, Stage, deploy, is_settled
 from tests.edge.cluster.yard import set_ready
 
 COUNTS = (1, 10, 100)
@@ -102,7 +102,6 @@ def bench() -> Iterator[Bench]:
             labels = {"kubernetes.io/hostname": name}
             access.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
             set_ready(access, name, "True")
-        eventually(lambda: access.kubectl("get", REPORT, "-A").returncode == 0, 30)
         stage.watch.start()
         yield Bench(access, stage)
         stage.watch.stop()

@@ -226,7 +226,7 @@ def _pod(name: str, node: str) -> Document:
         "name": "idle",
         "image": PROBE_REFERENCE,
         "imagePullPolicy": "Never",
-        "command": ["sleep", "3600"],
+        "command": ["python3", "-c", "import time; time.sleep(3600)"],
         "securityContext": forbidden,
     }
     who = {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}}

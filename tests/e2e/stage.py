@@ -59,6 +59,8 @@ class Stage:
         self.access.kubectl("scale", "deployment", "--all", "--replicas=0", "-n", SYSTEM, check=True)
         self.access.wait_established(POOL, APPROVAL, REPORT)
         self._load_foreign_crds()
+        served = ("get", f"{POOL},{APPROVAL},{REPORT},{DGD}", "-A")
+        eventually(lambda: self.access.kubectl(*served).returncode == 0, 30)
         level = {"pod-security.kubernetes.io/enforce": "restricted"}
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": level}}
         self.access.apply(namespace, documents.sample("config.yaml"))
