@@ -38,6 +38,12 @@ def read_experiment(plan: Plan, log: str, before: Seen, after: Seen) -> Experime
     )
 
 
+def live_rate(plan: Plan, log: str) -> float | None:
+    """Requests per second that users sent meanwhile; None where the generator saw none of their frontends."""
+    ending = decode_log(log, plan.run_id).ending
+    return ending.live_requests_per_second if ending else None
+
+
 def _aborted(results: Results, log: str) -> str:
     if len(log) > MOST_LOG_CHARACTERS:
         return f"its log is larger than {MOST_LOG_CHARACTERS} characters"

@@ -43,6 +43,7 @@ class Resource:
 POOLS = Resource(API_VERSION, "InferencePool", "inferencepools")
 APPROVALS = Resource(API_VERSION, "GateApproval", "gateapprovals")
 REPORTS = Resource(API_VERSION, "FabricReport", "fabricreports")
+BENCHMARKS = Resource(API_VERSION, "BenchmarkReport", "benchmarkreports")
 TARGETS = Resource(V1BETA1, "DynamoGraphDeployment", "dynamographdeployments")
 CONFIG_MAPS = Resource("v1", "ConfigMap", "configmaps")
 PODS = Resource("v1", "Pod", "pods")

@@ -11,9 +11,11 @@ from kvgate.api.status import PoolStatus
 from kvgate.core.serving import ServingSeen
 from kvgate.core.steps import (
     Abandon,
+    AbandonBenchmark,
     AbandonListening,
     AskWorkers,
     Collect,
+    CollectBenchmark,
     CollectListening,
     Enable,
     HoldDeletion,
@@ -24,12 +26,14 @@ from kvgate.core.steps import (
     Prepare,
     Recommend,
     Revert,
+    StartBenchmark,
     Step,
     Verify,
 )
 from kvgate.core.world import Pool, World
 from kvgate.edge import serving
 from kvgate.edge.cluster import collecting, sweeps, writing
+from kvgate.edge.cluster.bench_ground import BenchmarkGround
 from kvgate.edge.cluster.client import POOLS, Client, Document
 from kvgate.edge.cluster.event_listening import EventListening
 from kvgate.edge.cluster.reading import ReadPool, read_all
@@ -75,6 +79,7 @@ class ClusterGround:
         self._events = EventLooks(clock)
         self._canaries = EventCanaries(clock, self._verifier.leads)
         self._listening = EventListening(client, lambda: self._policy().image, clock)
+        self._benchmarks = BenchmarkGround(client, lambda: self._policy().image, clock)
         self._slots = SweepSlots(self._pools, clock)
         self._refused: dict[str, tuple[datetime, str]] = {}
         """When and why a step of a pool's sweep could not be done, by the pool's uid: the next look tells it."""
@@ -110,7 +115,7 @@ class ClusterGround:
             observed_requests_per_second=self._prometheus.rate(pool),
             metrics=self._prometheus.seen(pool),
         )
-        return pool, self._listening.seen(pool, world)
+        return pool, self._listening.seen(pool, self._benchmarks.seen(pool, world))
 
     def _served(self, pool: ReadPool, world: World) -> ServingSeen:
         seen = serving.seen(self._verifier, pool, world.pods, pool.objects)
@@ -151,6 +156,8 @@ class ClusterGround:
                 self._sweep(read, world, step)
             case Abandon():
                 sweeps.clear(self._client, read.owner, step.run_id)
+            case StartBenchmark() | CollectBenchmark() | AbandonBenchmark():
+                self._benchmarks.do(read, world, step)
             case Enable() | Revert() | Recommend():
                 self._patch(read, step)
             case Prepare() | Verify() | AskWorkers():

@@ -15,6 +15,7 @@ from kvgate.dynamo.document import at, mappings, text
 from kvgate.dynamo.pods import DEPLOYMENT_LABEL
 from kvgate.edge.cluster.client import (
     APPROVALS,
+    BENCHMARKS,
     CONFIG_MAPS,
     NODES,
     PODS,
@@ -63,7 +64,8 @@ def read_all(client: Client, namespace: str, name: str, allowed: LabelSelector |
     depends = (
         *client.list(APPROVALS, namespace),
         *client.list(REPORTS, namespace, Query(labels=f"{POOL_UID}={stored.metadata.uid}")),
-        *_present(client, TARGETS, namespace, [stored.spec.target_ref.name]),
+        *client.list(BENCHMARKS, namespace, Query(labels=f"{POOL_UID}={stored.metadata.uid}")),
+        *_target(client, namespace, stored.spec.target_ref.name),
         *_present(client, CONFIG_MAPS, namespace, _config_maps(stored)),
         *_pods(client, namespace, stored.spec.target_ref.name),
         *_worker_metadata(client, namespace),

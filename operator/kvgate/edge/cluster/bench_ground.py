@@ -1,0 +1,64 @@
+"""The cluster's part in A/Bs: what each look finds, and the steps that make, collect and clear one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+
+from kvgate.core.benchmarking import REST
+from kvgate.core.steps import AbandonBenchmark, CollectBenchmark, StartBenchmark
+from kvgate.core.world import World
+from kvgate.edge.cluster import bench_collecting, bench_serving, benchmarks
+from kvgate.edge.cluster.bench_serving import Serving
+from kvgate.edge.cluster.client import Client
+from kvgate.edge.cluster.reading import ReadPool
+from kvgate.edge.cluster.sweeps import clear
+from kvgate.edge.errors import MeasureError
+
+Step = StartBenchmark | CollectBenchmark | AbandonBenchmark
+
+
+class BenchmarkGround:
+    """Remembers between a look and its steps what would serve each pool's A/B, and why one could not be started."""
+
+    def __init__(self, client: Client, image: Callable[[], str], clock: Callable[[], datetime]) -> None:
+        self._client, self._image, self._clock = client, image, clock
+        self._serves: dict[str, Serving | None] = {}
+        self._refused: dict[str, tuple[datetime, str]] = {}
+
+    def seen(self, pool: ReadPool, world: World) -> World:
+        """The world with what an A/B of this pool would run on, and the Job of the one that is under way."""
+        serves = self._serves[pool.uid] = bench_serving.serving(self._client, pool, self._image())
+        job = benchmarks.standing(self._client, pool)
+        refused = self._refusal(pool)
+        if refused and job is None and serves is not None and not serves.ground.problem:
+            serves = replace(serves, ground=replace(serves.ground, problem=refused))
+        return replace(world, benchmark_ground=serves.ground if serves else None, benchmark_job=job)
+
+    def _refusal(self, pool: ReadPool) -> str:
+        """Told until the next try is due."""
+        at, why = self._refused.get(pool.uid, (self._clock(), ""))
+        if why and self._clock() - at >= REST:
+            self._refused.pop(pool.uid)
+            return ""
+        return why
+
+    def do(self, pool: ReadPool, world: World, step: Step) -> None:
+        """Raises MeasureError for an A/B that cannot be run or collected; the next look tells why."""
+        match step:
+            case StartBenchmark():
+                self._start(pool, step)
+            case CollectBenchmark():
+                received_at = self._clock().replace(microsecond=0)
+                bench_collecting.collect(self._client, pool, world, step.aborted, received_at)
+            case AbandonBenchmark():
+                clear(self._client, pool.owner, step.run_id)
+
+    def _start(self, pool: ReadPool, step: StartBenchmark) -> None:
+        try:
+            benchmarks.start(self._client, pool, step.run_id, self._serves.get(pool.uid), self._image())
+        except MeasureError as error:
+            self._refused[pool.uid] = (self._clock(), str(error))
+            raise
+        self._refused.pop(pool.uid, None)

@@ -1,0 +1,150 @@
+"""A routing A/B in the cluster: how its Job stands, and how it is made."""
+
+from __future__ import annotations
+
+from kvgate.api.pool import Benchmark
+from kvgate.core.ab.evidence import BenchmarkJob, JobState
+from kvgate.dynamo.document import at, mappings, shown, text
+from kvgate.dynamo.shadow import NoShadow, shadows
+from kvgate.dynamo.words import RouterMode
+from kvgate.edge.cluster.bench_serving import Serving, asked_of
+from kvgate.edge.cluster.client import CONFIG_MAPS, JOBS, PODS, Client, Document, Query
+from kvgate.edge.cluster.reading import ReadPool
+from kvgate.edge.cluster.refusals import AlreadyExists, Forbidden, NotFound, Refused
+from kvgate.edge.cluster.walkers import is_of_run, pod_of
+from kvgate.edge.errors import MeasureError
+from kvgate.probe.benchmark_job import (
+    KV_PORT,
+    PLAN_KEY,
+    ROUND_ROBIN_PORT,
+    Shadows,
+    benchmark_job,
+    benchmark_job_name,
+    plan_config_map,
+    plan_name,
+)
+from kvgate.probe.benchmark_plan import Served, plan_ab
+from kvgate.probe.jobs import POOL_UID, RUN, Owner, digest
+from kvgate_bench.wire import Plan, decode_plan
+from kvgate_probe.fields import WireError
+
+FRONTEND_PORT = 8000
+PORTS = {RouterMode.ROUND_ROBIN: ROUND_ROBIN_PORT, RouterMode.KV: KV_PORT}
+
+
+def standing(client: Client, pool: ReadPool) -> BenchmarkJob | None:
+    """The Job of the A/B that the status means; None where there is none of ours."""
+    fence = pool.status.benchmark
+    if fence is None:
+        return None
+    job = job_of(client, pool.owner, fence.run_id)
+    if job is None:
+        return None
+    uid = text(at(job, "metadata", "uid"))
+    held = mappings(at(job, "status", "conditions"))
+    ended = any(c.get("type") in {"Complete", "Failed"} and c.get("status") == "True" for c in held)
+    trouble = "" if ended else _trouble(pod_of(uid, pods_of_run(client, pool.owner, fence.run_id)))
+    return BenchmarkJob(fence.run_id, uid, JobState.ENDED if ended else JobState.RUNNING, trouble)
+
+
+def job_of(client: Client, owner: Owner, run_id: str) -> Document | None:
+    try:
+        found = client.get(JOBS, owner.namespace, benchmark_job_name(owner, run_id))
+    except NotFound:
+        return None
+    gone = at(found, "metadata", "deletionTimestamp") is not None
+    return found if is_of_run(found, owner, run_id) and not gone else None
+
+
+def pods_of_run(client: Client, owner: Owner, run_id: str) -> tuple[Document, ...]:
+    return client.list(PODS, owner.namespace, Query(labels=f"{POOL_UID}={owner.uid},{RUN}={run_id}"))
+
+
+def _trouble(pod: Document) -> str:
+    """What keeps its containers from starting, in the kubelet's own word; empty while nothing does."""
+    states = (*mappings(at(pod, "status", "initContainerStatuses")), *mappings(at(pod, "status", "containerStatuses")))
+    words = {
+        f"container {shown(text(state.get('name')))}: {shown(text(at(state, 'state', 'waiting', 'reason')))}"
+        for state in states
+        if text(at(state, "state", "waiting", "reason")) not in {"", "PodInitializing", "ContainerCreating"}
+    }
+    held = mappings(at(pod, "status", "conditions"))
+    unplaced = any(c.get("type") == "PodScheduled" and c.get("reason") == "Unschedulable" for c in held)
+    return "no node takes its pod" if unplaced else "; ".join(sorted(words))
+
+
+def start(client: Client, pool: ReadPool, run_id: str, found: Serving | None, image: str) -> None:
+    """Make the plan and the Job, or what is missing of them. Raises MeasureError where it may not be."""
+    asked = asked_of(pool)
+    if found is None or asked is None or found.facts is None or found.frontend is None or found.ground.problem:
+        raise MeasureError((found.ground.problem if found else "") or "no A/B is asked for")
+    taken = shadows(found.frontend, found.facts.namespace, PORTS)
+    if isinstance(taken, NoShadow):
+        raise MeasureError(f"no shadow can be made of the frontend: {taken.message}")
+    plan = _settled_plan(client, pool.owner, _plan(pool, run_id, asked, found))
+    copied = Shadows(taken.service_account, taken.containers, taken.volumes, taken.pull_secrets, taken.user)
+    trace = asked.trace.config_map_key_ref if asked.trace else None
+    try:
+        client.create(JOBS, pool.namespace, benchmark_job(pool.owner, plan, image, copied, trace))
+    except AlreadyExists:
+        _check_ours(client.get(JOBS, pool.namespace, benchmark_job_name(pool.owner, run_id)), pool.owner, run_id)
+    except (Forbidden, Refused) as error:
+        raise MeasureError(str(error)) from error
+
+
+def _plan(pool: ReadPool, run_id: str, asked: Benchmark, found: Serving) -> Plan:
+    facts = found.facts
+    if facts is None:
+        raise MeasureError("no A/B can be planned for workers that are not known")
+    live = tuple(f"http://{_host(pod.address)}:{FRONTEND_PORT}" for pod in facts.frontends if pod.address)
+    served = Served(
+        model=facts.model,
+        workers=facts.workers,
+        block_tokens=facts.block_tokens,
+        cache_blocks=facts.cache_blocks,
+        live=live,
+        on_live=found.ground.on_live,
+    )
+    try:
+        return plan_ab(run_id, pool.uid, asked, pool.spec.workload.prompts, served)
+    except ValueError as error:
+        raise MeasureError(str(error)) from error
+
+
+def _host(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+def _settled_plan(client: Client, owner: Owner, plan: Plan) -> Plan:
+    """The plan, or the one that an earlier attempt at this run left behind."""
+    try:
+        client.create(CONFIG_MAPS, owner.namespace, plan_config_map(owner, plan))
+    except AlreadyExists:
+        kept = stored_plan(client, owner, plan.run_id)
+        if kept is None:
+            raise MeasureError(_taken("ConfigMap", owner, plan_name(owner, plan.run_id))) from None
+        return kept[0]
+    except (Forbidden, Refused) as error:
+        raise MeasureError(str(error)) from error
+    return plan
+
+
+def stored_plan(client: Client, owner: Owner, run_id: str) -> tuple[Plan, str] | None:
+    """The plan that the run was given, and its digest; None when it is not there, not ours, or cannot be read."""
+    try:
+        found = client.get(CONFIG_MAPS, owner.namespace, plan_name(owner, run_id))
+        written = text(at(found, "data", PLAN_KEY))
+        plan = decode_plan(written)
+    except (NotFound, WireError):
+        return None
+    ours = is_of_run(found, owner, run_id) and (plan.run_id, plan.pool_uid) == (run_id, owner.uid)
+    return (plan, digest(written)) if ours else None
+
+
+def _check_ours(found: Document, owner: Owner, run_id: str) -> None:
+    if not is_of_run(found, owner, run_id):
+        raise MeasureError(_taken("Job", owner, text(at(found, "metadata", "name"))))
+
+
+def _taken(kind: str, owner: Owner, name: str) -> str:
+    return f"{kind} {owner.namespace}/{name} is not of this pool's A/B and has its name: delete it"
