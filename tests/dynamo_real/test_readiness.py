@@ -59,7 +59,8 @@ def test_aggregated_prefill_and_decode_in_one_namespace_serve_mixed(stage: Stage
     frontend = stage.frontend()
     stage.workers(a1=AGGREGATED, p1=PREFILL, d1=DECODE)
     stage.until_ready(frontend)
-    assert frontend.door.readiness().types("present") == {"demo": ("aggregated", "decode", "prefill")}
+    present = {"demo": ("aggregated", "decode", "prefill")}
+    stage.until(lambda: frontend.door.readiness().types("present") == present, "all three types", frontend)
     answers = [frontend.door.chat(f"{n} hello") for n in range(12)]
     assert {(answer.status, answer.split) for answer in answers} == {(200, True), (200, False)}
 
