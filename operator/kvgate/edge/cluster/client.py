@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -13,7 +13,7 @@ from kubernetes import client as kubernetes
 
 from kvgate.api.wire import API_VERSION
 from kvgate.dynamo.metadata import WORKER_METADATA_KIND, WORKER_METADATA_VERSION
-from kvgate.dynamo.words import V1BETA1
+from kvgate.dynamo.words import V1ALPHA1, V1BETA1
 from kvgate.edge.cluster.refusals import Refused, Unavailable, refusal
 from kvgate.edge.connection import CALL_SECONDS
 
@@ -21,6 +21,7 @@ PAGE = 500
 MOST_PAGES = 200
 CONNECTIONS = 32
 APPLY, MERGE, JSON = "application/apply-patch+yaml", "application/merge-patch+json", "application/json"
+JSON_PATCH = "application/json-patch+json"
 Document = Mapping[str, Any]
 
 
@@ -45,6 +46,8 @@ APPROVALS = Resource(API_VERSION, "GateApproval", "gateapprovals")
 REPORTS = Resource(API_VERSION, "FabricReport", "fabricreports")
 BENCHMARKS = Resource(API_VERSION, "BenchmarkReport", "benchmarkreports")
 TARGETS = Resource(V1BETA1, "DynamoGraphDeployment", "dynamographdeployments")
+ALPHA_TARGETS = replace(TARGETS, api_version=V1ALPHA1)
+"""For clusters that serve nothing newer."""
 CONFIG_MAPS = Resource("v1", "ConfigMap", "configmaps")
 PODS = Resource("v1", "Pod", "pods")
 WORKERS = Resource(WORKER_METADATA_VERSION, WORKER_METADATA_KIND, "dynamoworkermetadatas")
@@ -117,6 +120,14 @@ class Client:
         query = {"fieldManager": manager, "force": str(force).lower()}
         return self._object("PATCH", resource, path, what, body=body, query=query, content=APPLY)
 
+    def patch_json(
+        self, resource: Resource, namespace: str, name: str, operations: Sequence[Document], manager: str
+    ) -> Document:
+        """By RFC 6902. Raises Conflict where a `test` operation does not find what it names, or a path is gone."""
+        path, what = resource.path(namespace, name), f"{resource.kind} {namespace}/{name}"
+        query = {"fieldManager": manager}
+        return self._object("PATCH", resource, path, what, body=operations, query=query, content=JSON_PATCH)
+
     def delete(self, resource: Resource, namespace: str, name: str, uid: str) -> None:
         """Delete that very object, in the background: what it owns goes with it."""
         options = {"propagationPolicy": "Background", "preconditions": {"uid": uid}}
@@ -143,7 +154,7 @@ class Client:
         path: str,
         what: str,
         *,
-        body: Document | None = None,
+        body: Document | Sequence[Document] | None = None,
         query: Mapping[str, str] | None = None,
         content: str = JSON,
     ) -> str:

@@ -41,8 +41,8 @@ from kvgate.edge.cluster.refusals import Unavailable
 from kvgate.edge.cluster.slots import SweepSlots
 from kvgate.edge.cluster.sweeps import ProbePolicy
 from kvgate.edge.errors import EdgeError, MeasureError, PoolGoneError, WriteConflictError
-from kvgate.edge.metrics import PrometheusReaders
 from kvgate.edge.event_canaries import EventCanaries
+from kvgate.edge.metrics import PrometheusReaders
 from kvgate.edge.observe import ConfigReader, world_of
 from kvgate.edge.scrapes import EventLooks, watched_pods
 from kvgate.edge.verifier import Verifier
@@ -85,6 +85,8 @@ class ClusterGround:
         """When and why a step of a pool's sweep could not be done, by the pool's uid: the next look tells it."""
         self._denied: dict[str, tuple[str, str]] = {}
         """The same for its last patch, with the operation's id."""
+        self._landed: dict[str, str] = {}
+        """The operation of its last patch that was accepted."""
 
     def observe(self, key: str) -> tuple[ReadPool, World]:
         """Raises PoolGoneError when there is no such pool."""
@@ -94,11 +96,9 @@ class ClusterGround:
             pool = read_all(self._client, namespace, name, policy.allowed_nodes)
         except PoolGoneError:
             self._slots.forget(key)
-        self._landed: dict[str, str] = {}
-        """The operation of its last patch that was accepted."""
             self._verifier.forget(key)
-            self._canaries.forget(key)
             self._prometheus.forget(key)
+            self._canaries.forget(key)
             raise
         seen = sweeps.standing(self._client, pool, collected=self._collected(pool))
         world = world_of(pool, pool.objects, self._worker_config)
@@ -112,6 +112,7 @@ class ClusterGround:
             sweep_waits="" if pool.status.sweep else self._slots.waits(pool, policy.most_sweeps),
             least_sweep_interval=policy.least_interval,
             patch_problem=self._denial(pool),
+            patch_landed=self._landed.get(pool.uid, ""),
             observed_requests_per_second=self._prometheus.rate(pool),
             metrics=self._prometheus.seen(pool),
         )
@@ -126,7 +127,6 @@ class ClusterGround:
         return fence is not None and any(
             report.spec.run_id == fence.run_id and report.spec.shards and report.spec.pool_ref.uid == pool.uid
             for report in pool.objects.reports
-            patch_landed=self._landed.get(pool.uid, ""),
         )
 
     def _refusal(self, pool: ReadPool) -> str:
@@ -186,6 +186,8 @@ class ClusterGround:
                 self._denied[pool.uid] = (operation, str(error))
             raise
         self._denied.pop(pool.uid, None)
+        if operation:
+            self._landed[pool.uid] = operation
 
     def _denial(self, pool: ReadPool) -> str:
         """Why the operation that the status means could not be written; of a recommendation, which is none, as well."""
@@ -204,8 +206,6 @@ class ClusterGround:
                     sweeps.introduce(self._client, pool.owner, step.run_id, sweeps.recorded_jobs(pool, world))
                 case Collect():
                     self._collect(pool, world, step)
-        if operation:
-            self._landed[pool.uid] = operation
         except MeasureError as error:
             self._refused[pool.uid] = (self._clock(), str(error))
             raise

@@ -14,6 +14,7 @@ from kvgate.core.world import Pool
 from kvgate.dynamo.document import at, mappings, text
 from kvgate.dynamo.pods import DEPLOYMENT_LABEL
 from kvgate.edge.cluster.client import (
+    ALPHA_TARGETS,
     APPROVALS,
     BENCHMARKS,
     CONFIG_MAPS,
@@ -117,6 +118,11 @@ def _present(client: Client, kind: Kind, namespace: str, names: Iterable[str]) -
         except NotFound:
             continue
     return found
+
+
+def _target(client: Client, namespace: str, name: str) -> list[Document]:
+    """As v1beta1, and as v1alpha1 from a cluster that serves nothing newer."""
+    return _present(client, TARGETS, namespace, [name]) or _present(client, ALPHA_TARGETS, namespace, [name])
 
 
 def _pods(client: Client, namespace: str, target: str) -> tuple[Document, ...]:
