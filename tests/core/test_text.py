@@ -55,6 +55,11 @@ def test_a_moment_is_in_utc_whatever_zone_it_came_in() -> None:
     assert text.moment(datetime(2026, 11, 30, 13, 5, 9, 999, tzinfo=berlin)) == "2026-11-30T12:05:09Z"
 
 
+@pytest.mark.parametrize("written", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_a_moment_that_utc_has_no_date_for_is_written_as_it_came(written: str) -> None:
+    assert text.moment(datetime.fromisoformat(written)) == written
+
+
 @pytest.mark.parametrize(
     ("fraction", "written"),
     [

@@ -43,7 +43,10 @@ def span(seconds: float) -> str:
 
 def moment(when: datetime) -> str:
     """A time that stays the same text from turn to turn, unlike an age."""
-    return f"{when.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    try:
+        return f"{when.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    except OverflowError:  # the first or last hours of the calendar, in a zone that lies beyond it
+        return when.isoformat(timespec="seconds")
 
 
 def percent(fraction: float) -> str:
