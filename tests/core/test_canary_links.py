@@ -11,7 +11,7 @@ from kvgate.core import exams
 from kvgate.core.canary_links import answers_agree, cache_hits, remote_prefill, watched
 from kvgate.core.links import Look, Progress, View
 from kvgate.core.serving import ExamResult, Pair, Reply
-from tests.core import views
+from tests.core import plays, views
 from tests.core.views import PAIR, reply
 
 PAIRS: tuple[Pair, ...] = ((11, 21), (11, 22), (12, 21), (12, 22))
@@ -195,3 +195,13 @@ def test_pairs_are_named_where_the_workers_publish_their_ids_and_counted_elsewhe
     )
     named = views.view(workers=pods)
     assert exams.after_answers(named.case, named.memory).pairs == ((2, 4), (2, 5), (3, 4), (3, 5))
+
+
+@pytest.mark.parametrize("last", [None, 2**53 + 1], ids=["one worker publishes none", "one came rounded"])
+def test_ids_that_are_not_all_known_are_learned_from_answers(last: int | None) -> None:
+    kinds = {"prefill": "prefill", "decode": "decode"}
+    pods = tuple(
+        replace(pod, instance=index, serves_as=kinds.get(pod.role, "")) for index, pod in enumerate(plays.pods())
+    )
+    seen = views.view(workers=(*pods[:-1], replace(pods[-1], instance=last)))
+    assert exams.after_answers(seen.case, seen.memory).pairs == ()

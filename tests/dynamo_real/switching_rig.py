@@ -38,18 +38,18 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def truth(folder: Path) -> Path:
+def truth(folder: Path, pool_uid: str = cases.POOL_UID) -> Path:
     """The answers that every healthy worker gives to the needles of this pool."""
-    return _trace(folder / "truth.jsonl", 0)
+    return _trace(folder / "truth.jsonl", 0, pool_uid)
 
 
-def lies(folder: Path) -> Path:
+def lies(folder: Path, pool_uid: str = cases.POOL_UID) -> Path:
     """Other answers, first word aside: what a decode worker makes of a corrupt cache."""
-    return _trace(folder / "lies.jsonl", 7)
+    return _trace(folder / "lies.jsonl", 7, pool_uid)
 
 
-def _trace(path: Path, shift: int) -> Path:
-    seeds = exams.seeds(exams.NEEDLES, cases.POOL_UID, "needles", TOKENS)
+def _trace(path: Path, shift: int, pool_uid: str) -> Path:
+    seeds = exams.seeds(exams.NEEDLES, pool_uid, "needles", TOKENS)
     first = model.WORDS[0]
     answers = {
         f"kvgate-{seed}": (first, *model.WORDS[index + shift : index + shift + 12]) for index, seed in enumerate(seeds)

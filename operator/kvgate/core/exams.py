@@ -29,6 +29,7 @@ WATCH_WINDOW = 40
 RETRY = timedelta(seconds=10)
 LONGEST_REQUEST_SECONDS = 60.0
 SHORT_REQUEST_SECONDS = 30.0
+EXACT = 1 << 53
 LONGEST_TTFT_SECONDS = 86_400.0
 
 
@@ -186,8 +187,11 @@ def _named_pairs(case: Case) -> tuple[Pair, ...]:
 
 
 def _instances(case: Case, kind: WorkerType) -> tuple[int, ...]:
+    """The ids of all live workers of this type; none unless each is known and came whole through the API server, whose
+    numbers are exact to 2⁵³."""
     pods = (pod for pod in case.world.pods if pod.serves_as == kind and pod.ready and not pod.leaving)
-    return tuple(sorted(pod.instance for pod in pods if pod.instance is not None))
+    known = {pod.instance for pod in pods if pod.instance is not None and pod.instance <= EXACT}
+    return tuple(sorted(known)) if len(known) == workers(case.world.serving, kind) else ()
 
 
 def due(serving: ServingSeen, exam: Exam, now: datetime, rest: timedelta = RETRY) -> bool:
