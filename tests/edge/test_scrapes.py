@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from kvgate.api.words import Capability
-from kvgate.core.events_seen import Advert, EventsSeen, FrontendSeen, Routes, WorkerSeen
+from kvgate.core.events_seen import Advert, EventsSeen, FrontendSeen, Routes, WorkerLook, WorkerSeen
 from kvgate.core.target import Switch
 from kvgate.core.world import Pool
 from kvgate.dynamo.watched import Watched, WatchedFrontend, WatchedWorker
-from kvgate.edge.scrapes import LARGEST_SCRAPE_BYTES, MOST_LOOKS, EventLooks, Unread, get_metrics
+from kvgate.edge.scrapes import LARGEST_SCRAPE_BYTES, MOST_LOOKS, PATIENCE_SECONDS, EventLooks, Unread, get_metrics
+from tests.cluster.waiting import eventually
 from tests.core import worlds
 from tests.edge.prometheus_double import Answer, Double, double, says
 
@@ -173,17 +174,68 @@ def test_one_pod_that_hangs_holds_up_no_other() -> None:
         return WORKER.decode()
 
     clock = Clock()
-    looks = EventLooks(clock.now, clock.monotonic, fetch, round_seconds=1)
+    looks = EventLooks(clock.now, clock.monotonic, fetch, round_seconds=0.5)
     many = Watched(Routes.KV, tuple(worker(port) for port in range(1, 65)))
     began = time.monotonic()
-    events = looks.seen(gating(), lambda: many)
+    _seen_by(looks, gating(), many)
     took = time.monotonic() - began
+    eventually(lambda: _seen_by(looks, gating(), many).workers[0].looks)
+    events = _seen_by(looks, gating(), many)
     release.set()
-    assert events is not None
     problems = {seen.pod: seen.last.problem for seen in events.workers if seen.last and seen.last.problem}
     assert list(problems) == ["w-7"]
-    assert problems["w-7"].startswith("/metrics at 127.0.0.1:7: not reached within 1 s")
-    assert took < 10
+    assert problems["w-7"].startswith("/metrics at 127.0.0.1:7: not reached within 0.5 s")
+    assert took < 5
+
+
+def test_pods_that_hang_hold_up_no_turn_and_what_they_tell_late_is_found_by_a_later_one() -> None:
+    release = threading.Event()
+    asked: list[int] = []
+
+    def fetch(address: str, port: int) -> str | Unread:
+        asked.append(port)
+        release.wait(60)
+        return WORKER.decode()
+
+    clock = Clock()
+    looks = EventLooks(clock.now, clock.monotonic, fetch, round_seconds=60)
+    pool = gating(monitor__interval="1s")
+    began = time.monotonic()
+    for second in range(3):
+        clock.seconds = second
+        assert _first_looks(looks, pool) == ()
+    took = time.monotonic() - began
+    assert sorted(asked) == [1, 2], "one look is taken at a time"
+    assert took < 3 * PATIENCE_SECONDS, "only the turn that begins a look waits for it"
+    release.set()
+    eventually(lambda: _first_looks(looks, pool))
+    assert _first_looks(looks, pool)[0].taken_at == START
+
+
+def _first_looks(looks: EventLooks, pool: Pool) -> tuple[WorkerLook, ...]:
+    return _seen_by(looks, pool, TWO).workers[0].looks
+
+
+def _seen_by(looks: EventLooks, pool: Pool, found: Watched) -> EventsSeen:
+    events = looks.seen(pool, lambda: found)
+    assert events is not None
+    return events
+
+
+def test_a_fault_of_ours_at_one_pod_is_told_of_that_pod_and_looks_go_on(pods: Pods) -> None:
+    def fetch(address: str, port: int) -> str | Unread:
+        if port == 1:
+            raise ZeroDivisionError
+        return FRONTEND.decode()
+
+    looks = EventLooks(pods.clock.now, pods.clock.monotonic, fetch)
+    for turn in (1, 2):
+        events = _seen_by(looks, gating(monitor__interval="15s"), TWO)
+        assert (len(events.workers[0].looks), len(events.frontends[0].looks)) == (turn, turn)
+        pods.clock.seconds += 15
+    last = events.workers[0].last
+    assert last is not None
+    assert last.problem == "/metrics at 127.0.0.1:1: kvgate failed (ZeroDivisionError)"
 
 
 @pytest.fixture

@@ -31,7 +31,12 @@ from kvgate.edge.observe import target_document, target_of
 LONGEST_SECONDS = 5.0
 ROUND_SECONDS = 10.0
 """One look at all pods of a pool; those that it does not reach come first at the next."""
+PATIENCE_SECONDS = 1.0
+"""How long a turn waits for the look that it began. What comes later, the next turn finds: pods that hang hold up no
+worker, and with it no other pool."""
 AT_ONCE = 16
+MOST_LOOKING = 16
+"""Pools that are looked at at a time; others are at a later turn."""
 LARGEST_SCRAPE_BYTES = 4 * 1024 * 1024
 MOST_LOOKS = 8
 MOST_POOLS = 1024
@@ -52,9 +57,10 @@ class Unread:
 
 @dataclass
 class _Memory:
-    """The looks at one pool's pods, by the pods' uid."""
+    """The looks at one pool's pods, by the pods' uid. The lock of the looks guards all of it."""
 
     taken_at_seconds: float
+    looking: bool = False
     workers: dict[str, tuple[WorkerLook, ...]] = field(default_factory=dict)
     frontends: dict[str, tuple[FrontendLook, ...]] = field(default_factory=dict)
 
@@ -75,20 +81,27 @@ class EventLooks:
         self._seconds = round_seconds
         self._lock = threading.Lock()
         self._pools: OrderedDict[str, _Memory] = OrderedDict()
+        self._looking = 0
 
     def seen(self, pool: Pool, pods: Callable[[], Watched | None]) -> EventsSeen | None:
         """What is known of the pool's KV events, looked at anew once in each monitor.interval. None where the pool does
-        not ask for them: then nobody is asked, and what was known is forgotten. Within ROUND_SECONDS; never raises for
-        what a pod does."""
+        not ask for them: then nobody is asked, and what was known is forgotten. Within PATIENCE_SECONDS; never raises
+        for what a pod does."""
         found = pods() if wants_events(pool) else None
         if found is None:
             self.forget(pool.uid)
             return None
         memory = self._memory(pool.uid)
-        if self._monotonic() - memory.taken_at_seconds >= pool.spec.monitor.interval.seconds - EARLY_SECONDS:
-            memory.taken_at_seconds = self._monotonic()
-            self._look(memory, found)
-        return _seen(memory, found)
+        if self._begins(memory, pool.spec.monitor.interval.seconds - EARLY_SECONDS):
+            look = threading.Thread(target=self._look, args=(memory, found), name="event-look", daemon=True)
+            try:
+                look.start()
+            except RuntimeError:  # no further thread is to be had
+                self._ended(memory)
+                raise
+            look.join(PATIENCE_SECONDS)
+        with self._lock:
+            return _seen(memory, found)
 
     def forget(self, uid: str) -> None:
         """The pool is gone, or asks for no events any more."""
@@ -103,17 +116,34 @@ class EventLooks:
                 self._pools.popitem(last=False)
             return memory
 
+    def _begins(self, memory: _Memory, rest_seconds: float) -> bool:
+        """Whether a look at these pods begins now."""
+        with self._lock:
+            rested = self._monotonic() - memory.taken_at_seconds >= rest_seconds
+            if memory.looking or not rested or self._looking >= MOST_LOOKING:
+                return False
+            memory.taken_at_seconds, memory.looking = self._monotonic(), True
+            self._looking += 1
+            return True
+
     def _look(self, memory: _Memory, found: Watched) -> None:
-        now = self._clock()
-        read = _read_all(self._fetch, _oldest_first(memory, (*found.workers, *found.frontends)), self._seconds)
-        memory.workers = {
-            pod.uid: kept((*memory.workers.get(pod.uid, ()), _worker_look(pod, now, read)), MOST_LOOKS)
-            for pod in found.workers
-        }
-        memory.frontends = {
-            pod.uid: kept((*memory.frontends.get(pod.uid, ()), _frontend_look(pod, now, read)), MOST_LOOKS)
-            for pod in found.frontends
-        }
+        try:
+            now = self._clock()
+            pods = _oldest_first(memory, (*found.workers, *found.frontends))
+            read = _read_all(self._fetch, pods, self._seconds)
+            workers = {pod.uid: _worker_look(pod, now, read) for pod in found.workers}
+            frontends = {pod.uid: _frontend_look(pod, now, read) for pod in found.frontends}
+            with self._lock:
+                old, older = memory.workers, memory.frontends
+                memory.workers = {uid: kept((*old.get(uid, ()), w), MOST_LOOKS) for uid, w in workers.items()}
+                memory.frontends = {uid: kept((*older.get(uid, ()), f), MOST_LOOKS) for uid, f in frontends.items()}
+        finally:
+            self._ended(memory)
+
+    def _ended(self, memory: _Memory) -> None:
+        with self._lock:
+            memory.looking = False
+            self._looking -= 1
 
 
 def watched_pods(pool: Pool, world: World, objects: Objects) -> Watched | None:
@@ -157,7 +187,8 @@ def _read_all(fetch: Fetch, pods: list[Pod], seconds: float) -> Answers:
         asked = {pool.submit(fetch, pod.address, pod.port): pod.uid for pod in pods if pod.address}
         done, _ = wait(asked, timeout=seconds)
         for future in done:
-            answers[asked[future]] = future.result()
+            error = future.exception()
+            answers[asked[future]] = Unread(f"kvgate failed ({type(error).__name__})") if error else future.result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
     return answers
