@@ -89,6 +89,15 @@ def test_an_old_answer_is_none(hall: Hall) -> None:
     assert (front.readiness, front.problem) == (None, "it has not been asked of late")
 
 
+def test_a_clock_that_is_set_back_has_the_frontends_asked_anew(hall: Hall) -> None:
+    verifier = hall.verifier()
+    eventually(lambda: verifier.seen("pool", "tiny", FRONTS, Rollout(1)).frontends[0].readiness)
+    hall.now, hall.said = hall.now - timedelta(hours=1), UNREADY
+    front = verifier.seen("pool", "tiny", FRONTS, Rollout(1)).frontends[0]
+    assert (front.readiness, front.problem) == (None, "it has not been asked of late")
+    eventually(lambda: verifier.seen("pool", "tiny", FRONTS, Rollout(1)).frontends[0].readiness == UNREADY)
+
+
 def test_unready_since_outlives_looks_that_fail_and_ends_with_a_ready_one(hall: Hall) -> None:
     verifier = hall.verifier()
 

@@ -63,11 +63,11 @@ class Verifier:
         now = self._clock()
         with self._lock:
             held = self._held.setdefault(pool, _Held())
-            if frontends and not held.polling and (held.looked_at is None or now - held.looked_at >= POLL):
+            if frontends and not held.polling and not _within(held.looked_at, now, POLL):
                 held.polling = not self._closed.is_set()
                 if held.polling:
                     self._thread("readiness", lambda: self._poll(held, model, tuple(frontends)))
-            fresh = held.looked_at is not None and now - held.looked_at <= FRESH
+            fresh = _within(held.looked_at, now, FRESH)
             fronts = tuple(self._front(held, front, fresh=fresh) for front in frontends)
             return ServingSeen(rollout, fronts, dict(held.results), frozenset(held.running), held.own)
 
@@ -140,6 +140,11 @@ class Verifier:
 
     def _thread(self, name: str, work: Callable[[], None]) -> None:
         threading.Thread(target=work, name=f"verifier-{name}", daemon=True).start()
+
+
+def _within(at: datetime | None, now: datetime, span: timedelta) -> bool:
+    """Whether it was so lately; a moment that lies ahead was told by a clock that was set back since."""
+    return at is not None and timedelta(0) <= now - at < span
 
 
 def _after(before: FrontendSeen | None, name: str, answer: Readiness | str, now: datetime) -> FrontendSeen:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from kvgate.core.benchmarking import REST
 from kvgate.core.steps import AbandonBenchmark, CollectBenchmark, StartBenchmark
@@ -39,7 +39,7 @@ class BenchmarkGround:
     def _refusal(self, pool: ReadPool) -> str:
         """Told until the next try is due."""
         at, why = self._refused.get(pool.uid, (self._clock(), ""))
-        if why and self._clock() - at >= REST:
+        if why and not timedelta(0) <= self._clock() - at < REST:
             self._refused.pop(pool.uid)
             return ""
         return why

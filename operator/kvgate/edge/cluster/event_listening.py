@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from kvgate.core.ab.evidence import BenchmarkJob, JobState
 from kvgate.core.events_listening import REST, endpoints_of
@@ -58,7 +58,7 @@ class EventListening:
 
     def _refusal(self, pool: ReadPool) -> str:
         at_, why = self._refused.get(pool.uid, (self._clock(), ""))
-        if why and self._clock() - at_ >= REST:
+        if why and not timedelta(0) <= self._clock() - at_ < REST:
             self._refused.pop(pool.uid)
             return ""
         return why

@@ -132,7 +132,7 @@ class ClusterGround:
     def _refusal(self, pool: ReadPool) -> str:
         """Told for as long as the sweep is meant, and a while longer where it gave its turn back."""
         at, why = self._refused.get(pool.uid, (self._clock(), ""))
-        if pool.status.sweep is None and self._clock() - at >= RETRY_AFTER:
+        if pool.status.sweep is None and not timedelta(0) <= self._clock() - at < RETRY_AFTER:
             self._refused.pop(pool.uid, None)
             return ""
         return why
