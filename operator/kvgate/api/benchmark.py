@@ -62,7 +62,7 @@ class ArmResult(Wire):
 class FamilyResult(Wire):
     """Prompts that share their first block."""
 
-    family: Annotated[int, Field(ge=0, le=100_000_000)]
+    family: Annotated[int, Field(ge=0, le=1 << 53)]
     """Place of its first request in the workload."""
     requests: _Count
     """How many were counted, of both arms."""
