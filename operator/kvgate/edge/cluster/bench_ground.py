@@ -36,6 +36,10 @@ class BenchmarkGround:
             serves = replace(serves, ground=replace(serves.ground, problem=refused))
         return replace(world, benchmark_ground=serves.ground if serves else None, benchmark_job=job)
 
+    def forget(self, uid: str) -> None:
+        self._serves.pop(uid, None)
+        self._refused.pop(uid, None)
+
     def _refusal(self, pool: ReadPool) -> str:
         """Told until the next try is due."""
         at, why = self._refused.get(pool.uid, (self._clock(), ""))

@@ -56,6 +56,11 @@ class EventListening:
         known = replace(events, listening=self._heard.get(pool.uid)) if events is not None else None
         return replace(world, events=known, listener=self._standing(pool), listener_problem=problem)
 
+    def forget(self, uid: str) -> None:
+        """The pool is gone."""
+        self._heard.pop(uid, None)
+        self._refused.pop(uid, None)
+
     def _refusal(self, pool: ReadPool) -> str:
         at_, why = self._refused.get(pool.uid, (self._clock(), ""))
         if why and not timedelta(0) <= self._clock() - at_ < REST:

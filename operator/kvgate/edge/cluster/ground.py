@@ -87,6 +87,8 @@ class ClusterGround:
         """The same for its last patch, with the operation's id."""
         self._landed: dict[str, str] = {}
         """The operation of its last patch that was accepted."""
+        self._uids: dict[str, str] = {}
+        """Which pool was last read under a key: another of the same name has a past of its own."""
 
     def observe(self, key: str) -> tuple[ReadPool, World]:
         """Raises PoolGoneError when there is no such pool."""
@@ -95,11 +97,11 @@ class ClusterGround:
         try:
             pool = read_all(self._client, namespace, name, policy.allowed_nodes)
         except PoolGoneError:
-            self._slots.forget(key)
-            self._verifier.forget(key)
-            self._prometheus.forget(key)
-            self._canaries.forget(key)
+            self._forget(key)
             raise
+        if self._uids.get(key) != pool.uid:
+            self._forget(key)
+            self._uids[key] = pool.uid
         seen = sweeps.standing(self._client, pool, collected=self._collected(pool))
         world = world_of(pool, pool.objects, self._worker_config)
         world = replace(
@@ -117,6 +119,17 @@ class ClusterGround:
             metrics=self._prometheus.seen(pool),
         )
         return pool, self._listening.seen(pool, self._benchmarks.seen(pool, world))
+
+    def _forget(self, key: str) -> None:
+        """Whatever was remembered of the pool that was last read under this key."""
+        for by_key in (self._slots, self._verifier, self._prometheus, self._canaries):
+            by_key.forget(key)
+        uid = self._uids.pop(key, "")
+        for by_uid in (self._events, self._listening, self._benchmarks):
+            by_uid.forget(uid)
+        self._refused.pop(uid, None)
+        self._denied.pop(uid, None)
+        self._landed.pop(uid, None)
 
     def _served(self, pool: ReadPool, world: World) -> ServingSeen:
         seen = serving.seen(self._verifier, pool, world.pods, pool.objects)
