@@ -12,9 +12,9 @@ from kvgate.core.kvcache.table import ROWS, WRAPPERS
 from kvgate.core.kvcache.words import JSON, KVBytesUnknown, Reason, Refusal, shown
 
 MOST_BYTES = 1 << 20
-_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
+LANGUAGE_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
 _DEEPEST = 3
-_SPOKEN_FOR = ("model_type", "dtype", "torch_dtype", *_PARTS)
+_SPOKEN_FOR = ("model_type", "dtype", "torch_dtype", *LANGUAGE_PARTS)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def language_part(root: Mapping[str, JSON]) -> LanguagePart:
 
 
 def _inner(here: Mapping[str, JSON]) -> tuple[str, Mapping[str, JSON]] | None:
-    found = [(name, part) for name in _PARTS if isinstance(part := here.get(name), Mapping) and part]
+    found = [(name, part) for name in LANGUAGE_PARTS if isinstance(part := here.get(name), Mapping) and part]
     if len(found) > 1:
         raise Refusal(Reason.CONTRADICTION, f"{found[0][0]} and {found[1][0]} both describe a language part")
     return found[0] if found else None

@@ -8,13 +8,17 @@ from datetime import datetime, timedelta
 
 from kvgate.core.benchmarking import REST
 from kvgate.core.steps import AbandonBenchmark, CollectBenchmark, StartBenchmark
+from kvgate.core.vocabulary import vocabulary_size
 from kvgate.core.world import World
+from kvgate.dynamo.published import Published
 from kvgate.edge.cluster import bench_collecting, bench_serving, benchmarks
 from kvgate.edge.cluster.bench_serving import Serving
 from kvgate.edge.cluster.client import Client
 from kvgate.edge.cluster.reading import ReadPool
 from kvgate.edge.cluster.sweeps import clear
 from kvgate.edge.errors import MeasureError
+from kvgate.edge.observe import ConfigReader
+from kvgate.edge.worker_config import WorkerConfig
 
 Step = StartBenchmark | CollectBenchmark | AbandonBenchmark
 
@@ -22,8 +26,10 @@ Step = StartBenchmark | CollectBenchmark | AbandonBenchmark
 class BenchmarkGround:
     """Remembers between a look and its steps what would serve each pool's A/B, and why one could not be started."""
 
-    def __init__(self, client: Client, image: Callable[[], str], clock: Callable[[], datetime]) -> None:
-        self._client, self._image, self._clock = client, image, clock
+    def __init__(
+        self, client: Client, image: Callable[[], str], clock: Callable[[], datetime], worker_config: ConfigReader
+    ) -> None:
+        self._client, self._image, self._clock, self._config = client, image, clock, worker_config
         self._serves: dict[str, Serving | None] = {}
         self._refused: dict[str, tuple[datetime, str]] = {}
 
@@ -61,8 +67,15 @@ class BenchmarkGround:
 
     def _start(self, pool: ReadPool, step: StartBenchmark) -> None:
         try:
-            benchmarks.start(self._client, pool, step.run_id, self._serves.get(pool.uid), self._image())
+            found = self._serves.get(pool.uid)
+            benchmarks.start(self._client, pool, step.run_id, found, self._image(), self._vocabulary_size(found))
         except MeasureError as error:
             self._refused[pool.uid] = (self._clock(), str(error))
             raise
         self._refused.pop(pool.uid, None)
+
+    def _vocabulary_size(self, found: Serving | None) -> int | None:
+        """By the config.json that the workers serve; None where it cannot be read or does not say."""
+        told = found.config if found else None
+        read = self._config(told) if isinstance(told, Published) else None
+        return vocabulary_size(read.text) if isinstance(read, WorkerConfig) else None

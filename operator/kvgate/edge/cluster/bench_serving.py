@@ -11,6 +11,7 @@ from kvgate.dynamo.bench_ground import NotServing, ServingFacts, differences, se
 from kvgate.dynamo.document import at, shown
 from kvgate.dynamo.metadata import read_metadata
 from kvgate.dynamo.pods import DEPLOYMENT_LABEL, pods_of
+from kvgate.dynamo.published import Published, Unpublished, published
 from kvgate.dynamo.shape import Target, read_target
 from kvgate.edge.cluster.client import PODS, TARGETS, WORKERS, Client, Document, Query
 from kvgate.edge.cluster.reading import LONGEST_LABEL, ReadPool
@@ -21,11 +22,13 @@ _NO_IMAGE = "the operator's settings name no probe image: its administrator must
 
 @dataclass(frozen=True)
 class Serving:
-    """What would serve an A/B: what the judgement sees of it, what the plan needs, and a live frontend's pod."""
+    """What would serve an A/B: what the judgement sees of it, what the plan needs, a live frontend's pod, and where its
+    workers' config.json can be read."""
 
     ground: BenchmarkGround
     facts: ServingFacts | None = None
     frontend: Document | None = None
+    config: Published | Unpublished | None = None
 
 
 def serving(client: Client, pool: ReadPool, image: str) -> Serving | None:
@@ -69,14 +72,15 @@ def _read(client: Client, pool: ReadPool, ground: BenchmarkGround, found: Target
         return Serving(replace(ground, problem=f"{found.name} is longer than a label: its pods cannot be told"))
     documents = client.list(PODS, pool.namespace, Query(labels=f"{DEPLOYMENT_LABEL}={found.name}"))
     metadata = [read_metadata(body) for body in _published(client, pool.namespace)]
-    facts = serving_facts(found, pods_of(found.name, documents, found, metadata), metadata)
+    pods = pods_of(found.name, documents, found, metadata)
+    facts = serving_facts(found, pods, metadata)
     known = replace(ground, generation=found.generation or 0)
     if isinstance(facts, NotServing):
         return Serving(replace(known, problem=facts.message))
     unlike = "" if ground.on_live else _unlike(client, pool, found)
     ready = {pod.pod for pod in facts.frontends}
     frontend = next((body for body in documents if at(body, "metadata", "name") in ready), None)
-    return Serving(replace(known, cards=facts.cards, problem=unlike), facts, frontend)
+    return Serving(replace(known, cards=facts.cards, problem=unlike), facts, frontend, published(metadata, pods))
 
 
 def _published(client: Client, namespace: str) -> tuple[Document, ...]:

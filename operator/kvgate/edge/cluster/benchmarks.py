@@ -73,7 +73,9 @@ def _trouble(pod: Document) -> str:
     return "no node takes its pod" if unplaced else "; ".join(sorted(words))
 
 
-def start(client: Client, pool: ReadPool, run_id: str, found: Serving | None, image: str) -> None:
+def start(
+    client: Client, pool: ReadPool, run_id: str, found: Serving | None, image: str, vocabulary_size: int | None = None
+) -> None:
     """Make the plan and the Job, or what is missing of them. Raises MeasureError where it may not be."""
     asked = asked_of(pool)
     if found is None or asked is None or found.facts is None or found.frontend is None or found.ground.problem:
@@ -81,7 +83,7 @@ def start(client: Client, pool: ReadPool, run_id: str, found: Serving | None, im
     taken = shadows(found.frontend, found.facts.namespace, PORTS)
     if isinstance(taken, NoShadow):
         raise MeasureError(f"no shadow can be made of the frontend: {taken.message}")
-    plan = _settled_plan(client, pool.owner, _plan(pool, run_id, asked, found))
+    plan = _settled_plan(client, pool.owner, _plan(pool, run_id, asked, found, vocabulary_size))
     copied = Shadows(taken.service_account, taken.containers, taken.volumes, taken.pull_secrets, taken.user)
     trace = asked.trace.config_map_key_ref if asked.trace else None
     try:
@@ -92,7 +94,7 @@ def start(client: Client, pool: ReadPool, run_id: str, found: Serving | None, im
         raise MeasureError(str(error)) from error
 
 
-def _plan(pool: ReadPool, run_id: str, asked: Benchmark, found: Serving) -> Plan:
+def _plan(pool: ReadPool, run_id: str, asked: Benchmark, found: Serving, vocabulary_size: int | None) -> Plan:
     facts = found.facts
     if facts is None:
         raise MeasureError("no A/B can be planned for workers that are not known")
@@ -102,6 +104,7 @@ def _plan(pool: ReadPool, run_id: str, asked: Benchmark, found: Serving) -> Plan
         workers=facts.workers,
         block_tokens=facts.block_tokens,
         cache_blocks=facts.cache_blocks,
+        vocabulary_size=vocabulary_size,
         live=live,
         on_live=found.ground.on_live,
     )

@@ -79,7 +79,7 @@ class ClusterGround:
         self._events = EventLooks(clock)
         self._canaries = EventCanaries(clock, self._verifier.leads)
         self._listening = EventListening(client, lambda: self._policy().image, clock)
-        self._benchmarks = BenchmarkGround(client, lambda: self._policy().image, clock)
+        self._benchmarks = BenchmarkGround(client, lambda: self._policy().image, clock, self._worker_config)
         self._slots = SweepSlots(self._pools, clock)
         self._refused: dict[str, tuple[datetime, str]] = {}
         """When and why a step of a pool's sweep could not be done, by the pool's uid: the next look tells it."""
