@@ -28,7 +28,8 @@ from kvgate.edge.nodes import NodeView, selected
 from kvgate.edge.objects import Objects, Source, completed
 from kvgate.edge.worker_config import NoConfig, WorkerConfig
 from kvgate.probe.benchmark_reports import read_benchmarks
-from kvgate.probe.reports import BadReport, read_reports
+from kvgate.probe.indexes import BadReport
+from kvgate.probe.reports import read_reports
 
 MEASURE_REQUESTED_AT = "kvgate.dev/measure-requested-at"
 LARGEST_CONFIG_BYTES = 1024 * 1024

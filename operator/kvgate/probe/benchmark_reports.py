@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from kvgate.api.benchmark import ArmResult, BenchmarkReportSpec, FamilyResult, FaultCount, WorkerCount
 from kvgate.api.objects import BenchmarkReport
 from kvgate.api.report import PoolRef, ShardRef
 from kvgate.core.ab import summary
 from kvgate.core.ab.evidence import BenchmarkEvidence
-from kvgate.core.ab.experiment import Run
 from kvgate.core.ab.gain import gain
 from kvgate.core.ab.judgement import countable
 from kvgate.probe import benchmark_rows as rows
-from kvgate.probe.reports import BadReport
-from kvgate.probe.shards import ENCODING, SHARD_CHARACTERS, SpoiltError, digest, packed, unpacked
+from kvgate.probe.indexes import BadReport, Reader, Rows, beyond_newest, check_moment
+from kvgate.probe.shards import ENCODING, digest
 
 MOST_FAMILIES = 32
 _RUNS_PER_SHARD = 16
-_SAME_MOMENT = timedelta(seconds=1)
 _LEAST_PERCENT = -1e9
 
 
@@ -35,10 +33,10 @@ class NamedBenchmark:
 def to_benchmark_reports(evidence: BenchmarkEvidence, pool_name: str) -> tuple[NamedBenchmark, ...]:
     """Shards first, the index last: an index names only what was written before it."""
     pool = PoolRef(name=pool_name, uid=evidence.pool_uid)
-    base = f"{pool_name}-{evidence.run_id}"
+    base, runs = f"{pool_name}-{evidence.run_id}", Rows("runs", rows.run_out, _RUNS_PER_SHARD)
     shards = tuple(
         NamedBenchmark(f"{base}-{number}", _shard(evidence.run_id, pool, number, data))
-        for number, data in enumerate(_packed(evidence))
+        for number, data in enumerate(runs.packed(evidence.experiment.runs, rows.frame_out(evidence)))
     )
     refs = tuple(ShardRef(name=shard.name, sha256=shard.spec.sha256 or "") for shard in shards)
     return (*shards, NamedBenchmark(base, _index(evidence, pool, refs)))
@@ -48,25 +46,6 @@ def _shard(run_id: str, pool: PoolRef, number: int, data: str) -> BenchmarkRepor
     return BenchmarkReportSpec(
         run_id=run_id, pool_ref=pool, index=number, encoding=ENCODING, data=data, sha256=digest(data)
     )
-
-
-def _packed(evidence: BenchmarkEvidence) -> Iterator[str]:
-    runs = evidence.experiment.runs
-    for start in range(0, max(1, len(runs)), _RUNS_PER_SHARD):
-        frame = rows.frame_out(evidence) if start == 0 else {}
-        yield from _fitting(runs[start : start + _RUNS_PER_SHARD], frame)
-
-
-def _fitting(runs: Sequence[Run], frame: rows.Body) -> Sequence[str]:
-    """One shard, or as many as it takes for each to keep to SHARD_CHARACTERS. Raises ValueError for a single run that
-    is larger: nothing that a pool may ask for makes one."""
-    data = packed(frame | {"runs": [rows.run_out(run) for run in runs]})
-    if len(data) <= SHARD_CHARACTERS:
-        return (data,)
-    if len(runs) < 2:
-        raise ValueError("a run of the A/B is larger than a shard")
-    half = len(runs) // 2
-    return (*_fitting(runs[:half], frame), *_fitting(runs[half:], {}))
 
 
 def _index(evidence: BenchmarkEvidence, pool: PoolRef, shards: tuple[ShardRef, ...]) -> BenchmarkReportSpec:
@@ -129,37 +108,14 @@ def _decimal(value: float) -> str:
 def read_benchmarks(
     reports: Iterable[BenchmarkReport], pool_uid: str
 ) -> tuple[tuple[BenchmarkEvidence, ...], tuple[BadReport, ...]]:
-    """The A/B of every index of this pool, newest first, and what could not be read. Never raises.
-
-    Shards that no index names are ignored; a missing, altered or foreign shard spoils its whole index.
-    """
-    by_name = {report.metadata.name: report.spec for report in reports}
-    indexes = [(name, spec) for name, spec in by_name.items() if spec.shards and spec.pool_ref.uid == pool_uid]
-    read = [_evidence(name, spec, by_name) for name, spec in indexes]
-    good = sorted(
-        (e for e in read if isinstance(e, BenchmarkEvidence)), key=lambda e: (e.measured_at, e.run_id), reverse=True
-    )
-    return tuple(good), tuple(entry for entry in read if isinstance(entry, BadReport))
-
-
-def _evidence(
-    name: str, index: BenchmarkReportSpec, by_name: Mapping[str, BenchmarkReportSpec]
-) -> BenchmarkEvidence | BadReport:
-    if index.measured_at is None:
-        return BadReport(name, f"BenchmarkReport {name}: the index has no measuredAt")
-    try:
-        return _read(name, index, index.measured_at, [unpacked(ref, index, by_name) for ref in index.shards])
-    except SpoiltError as error:
-        return BadReport(name, f"BenchmarkReport {name}: {error}", index.measured_at)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        what = f"BenchmarkReport {name}: its data is no A/B ({type(error).__name__})"
-        return BadReport(name, what, index.measured_at)
+    """The A/B of every index of this pool, newest first, and what could not be read. Never raises."""
+    specs = {report.metadata.name: report.spec for report in reports}
+    return Reader("BenchmarkReport", "A/B", _read).all(specs, pool_uid)
 
 
 def _read(name: str, index: BenchmarkReportSpec, measured_at: datetime, bodies: list[rows.Body]) -> BenchmarkEvidence:
     frame = bodies[0]
-    if abs(datetime.fromisoformat(rows.text(frame["measuredAt"])) - measured_at) >= _SAME_MOMENT:
-        raise SpoiltError("its measuredAt was altered: it is not the one in its shards")
+    check_moment(datetime.fromisoformat(rows.text(frame["measuredAt"])), measured_at)
     return BenchmarkEvidence(
         run_id=index.run_id,
         pool_uid=index.pool_ref.uid,
@@ -173,8 +129,4 @@ def _read(name: str, index: BenchmarkReportSpec, measured_at: datetime, bodies: 
 
 def superseded_benchmarks(own: Sequence[BenchmarkReport], keep: int) -> tuple[BenchmarkReport, ...]:
     """A/Bs beyond the newest `keep`, index first, and shards that no kept index names."""
-    ended = [(r.spec.measured_at, r.spec.run_id, r) for r in own if r.spec.shards and r.spec.measured_at]
-    indexes = [r for *_, r in sorted(ended, key=lambda entry: entry[:2], reverse=True)]
-    named = {shard.name for index in indexes[:keep] for shard in index.spec.shards}
-    loose = (r for r in own if not r.spec.shards and r.metadata.name not in named)
-    return (*indexes[keep:], *loose)
+    return beyond_newest(own, keep)

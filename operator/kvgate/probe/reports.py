@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from kvgate.api.objects import FabricReport
@@ -21,22 +21,13 @@ from kvgate.core.evidence import (
     Sample,
     Uplink,
 )
-from kvgate.probe.shards import ENCODING, SHARD_CHARACTERS, SpoiltError, digest, packed, unpacked
+from kvgate.probe.indexes import BadReport, Reader, Rows, beyond_newest, check_moment
+from kvgate.probe.shards import ENCODING, digest
 
 FEWEST_KEPT = 2
 """A failed sweep is confirmed by the one before it, so two are always kept."""
 
 _SAMPLES_PER_SHARD = 2000
-_SAME_MOMENT = timedelta(seconds=1)
-
-
-@dataclass(frozen=True)
-class BadReport:
-    """Evidence that cannot be read, and why."""
-
-    report: str
-    message: str
-    measured_at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -50,10 +41,10 @@ class NamedSpec:
 def to_reports(evidence: Evidence, pool_name: str) -> tuple[NamedSpec, ...]:
     """Shards first, the index last: an index names only what was written before it."""
     pool = PoolRef(name=pool_name, uid=evidence.pool_uid)
-    base = f"{pool_name}-{evidence.run_id}"
+    base, rows = f"{pool_name}-{evidence.run_id}", Rows("samples", _sample_out, _SAMPLES_PER_SHARD)
     shards = tuple(
         NamedSpec(f"{base}-{number}", _shard(evidence, pool, number, data))
-        for number, data in enumerate(_packed(evidence))
+        for number, data in enumerate(rows.packed(evidence.samples, _frame_out(evidence)))
     )
     refs = tuple(ShardRef(name=shard.name, sha256=shard.spec.sha256 or "") for shard in shards)
     measured = {sample.path for sample in evidence.samples if sample.bytes_per_second is not None}
@@ -74,23 +65,6 @@ def _shard(evidence: Evidence, pool: PoolRef, number: int, data: str) -> ReportS
     )
 
 
-def _packed(evidence: Evidence) -> Iterable[str]:
-    samples = evidence.samples
-    for start in range(0, max(1, len(samples)), _SAMPLES_PER_SHARD):
-        frame = _frame_out(evidence) if start == 0 else {}
-        yield from _fitting(samples[start : start + _SAMPLES_PER_SHARD], frame)
-
-
-def _fitting(samples: tuple[Sample, ...], frame: dict[str, Any]) -> Iterable[str]:
-    """One shard, or as many as it takes for each to keep to SHARD_CHARACTERS; the frame stands in the first."""
-    body = frame | {"samples": [_sample_out(sample) for sample in samples]}
-    data = packed(body)
-    if len(data) <= SHARD_CHARACTERS or not samples:
-        return (data,)
-    half = len(samples) // 2
-    return (*_fitting(samples[:half], frame), *_fitting(samples[half:], {}))
-
-
 def _frame_out(evidence: Evidence) -> dict[str, Any]:
     return {
         "planned": [[path.source, path.destination] for path in evidence.planned],
@@ -106,44 +80,19 @@ def _sample_out(sample: Sample) -> dict[str, Any]:
 
 
 def superseded(own: Sequence[FabricReport], keep: int) -> tuple[FabricReport, ...]:
-    """Sweeps beyond the newest `keep`, index first, and shards that no kept index names."""
-    ended = [(r.spec.measured_at, r.spec.run_id, r) for r in own if r.spec.shards and r.spec.measured_at]
-    indexes = [r for *_, r in sorted(ended, key=lambda entry: entry[:2], reverse=True)]
-    kept = indexes[: max(FEWEST_KEPT, keep)]
-    named = {shard.name for index in kept for shard in index.spec.shards}
-    loose = (r for r in own if not r.spec.shards and r.metadata.name not in named)
-    return (*indexes[len(kept) :], *loose)
+    """Sweeps beyond the newest `keep`, or FEWEST_KEPT where that is more, and shards that no kept index names."""
+    return beyond_newest(own, max(FEWEST_KEPT, keep))
 
 
 def read_reports(reports: Iterable[FabricReport], pool_uid: str) -> tuple[tuple[Evidence, ...], tuple[BadReport, ...]]:
-    """The evidence of every index of this pool, newest first, and what could not be read. Never raises.
-
-    Shards that no index names are ignored; a missing, altered or foreign shard spoils its whole index.
-    """
-    by_name = {report.metadata.name: report.spec for report in reports}
-    indexes = [(name, spec) for name, spec in by_name.items() if spec.shards and spec.pool_ref.uid == pool_uid]
-    read = [_evidence(name, spec, by_name) for name, spec in indexes]
-    good = sorted((e for e in read if isinstance(e, Evidence)), key=lambda e: (e.measured_at, e.run_id), reverse=True)
-    return tuple(good), tuple(entry for entry in read if isinstance(entry, BadReport))
-
-
-def _evidence(name: str, index: ReportSpec, by_name: Mapping[str, ReportSpec]) -> Evidence | BadReport:
-    if index.measured_at is None:
-        return BadReport(name, f"report {name}: the index has no measuredAt")
-    try:
-        bodies = [unpacked(ref, index, by_name) for ref in index.shards]
-        return _read(name, index, index.measured_at, bodies)
-    except SpoiltError as error:
-        return BadReport(name, f"report {name}: {error}", index.measured_at)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        what = f"report {name}: its data is no evidence ({type(error).__name__})"
-        return BadReport(name, what, index.measured_at)
+    """The evidence of every index of this pool, newest first, and what could not be read. Never raises."""
+    specs = {report.metadata.name: report.spec for report in reports}
+    return Reader("report", "evidence", _read).all(specs, pool_uid)
 
 
 def _read(name: str, index: ReportSpec, measured_at: datetime, bodies: list[dict[str, Any]]) -> Evidence:
     frame, samples = bodies[0], [_sample_in(row) for body in bodies for row in body["samples"]]
-    if abs(_moment(frame["measured_at"]) - measured_at) >= _SAME_MOMENT:
-        raise SpoiltError("its measuredAt was altered: it is not the one in its shards")
+    check_moment(_moment(frame["measured_at"]), measured_at)
     return Evidence(
         run_id=index.run_id,
         pool_uid=index.pool_ref.uid,
