@@ -6,10 +6,10 @@ The pod carries none of the deployment's labels, so that no Service, endpoint pi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kvgate.api.wire import KeyRef
-from kvgate.probe.jobs import KEPT_SECONDS, PROBE_USER, Manifest, Owner, digest, job_name, labels, owned_by
+from kvgate.probe.jobs import PROBE_USER, Manifest, Owner, RunJob, config_map, digest, job_name
 from kvgate_bench.wire import QUIET_SECONDS, Plan, encode_plan
 
 CONTAINER = "load"
@@ -32,6 +32,7 @@ class Shadows:
     volumes: Sequence[Mapping[str, object]] = ()
     pull_secrets: Sequence[Mapping[str, object]] = ()
     user: int | None = None
+    placement: Mapping[str, object] = field(default_factory=dict)
 
 
 def plan_name(owner: Owner, run_id: str) -> str:
@@ -44,13 +45,7 @@ def benchmark_job_name(owner: Owner, run_id: str) -> str:
 
 
 def plan_config_map(owner: Owner, plan: Plan) -> Manifest:
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": _metadata(owner, plan.run_id, plan_name(owner, plan.run_id)),
-        "immutable": True,
-        "data": {PLAN_KEY: encode_plan(plan)},
-    }
+    return config_map(owner, plan.run_id, plan_name(owner, plan.run_id), {PLAN_KEY: encode_plan(plan)})
 
 
 def deadline_seconds(plan: Plan) -> int:
@@ -64,29 +59,12 @@ def deadline_seconds(plan: Plan) -> int:
 
 def benchmark_job(owner: Owner, plan: Plan, image: str, shadows: Shadows, trace: KeyRef | None) -> Manifest:
     """The Job. Its pod meets Pod Security `restricted`; the shadows are sidecars, so that it ends with the load."""
-    run_id = plan.run_id
-    metadata = _metadata(owner, run_id, benchmark_job_name(owner, run_id))
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": metadata | {"annotations": {PLAN_DIGEST: digest(encode_plan(plan))}},
-        "spec": {
-            "backoffLimit": 0,
-            "completions": 1,
-            "parallelism": 1,
-            "activeDeadlineSeconds": deadline_seconds(plan),
-            "ttlSecondsAfterFinished": KEPT_SECONDS,
-            "template": {
-                "metadata": {"labels": labels(owner, run_id)},
-                "spec": _pod(owner, plan, image, shadows, trace),
-            },
-        },
-    }
-
-
-def _metadata(owner: Owner, run_id: str, name: str) -> Manifest:
-    owners = owned_by(owner)
-    return {"name": name, "namespace": owner.namespace, "labels": labels(owner, run_id), "ownerReferences": owners}
+    return RunJob(
+        name=benchmark_job_name(owner, plan.run_id),
+        pod=_pod(owner, plan, image, shadows, trace),
+        deadline_seconds=deadline_seconds(plan),
+        notes={PLAN_DIGEST: digest(encode_plan(plan))},
+    ).manifest(owner, plan.run_id)
 
 
 def _pod(owner: Owner, plan: Plan, image: str, shadows: Shadows, trace: KeyRef | None) -> Manifest:
@@ -94,7 +72,7 @@ def _pod(owner: Owner, plan: Plan, image: str, shadows: Shadows, trace: KeyRef |
     if trace is not None:
         items = [{"key": trace.key, "path": TRACE_KEY}]
         volumes.append({"name": "kvgate-trace", "configMap": {"name": trace.name, "items": items}})
-    pod: Manifest = {
+    pod: Manifest = dict(shadows.placement) | {
         "restartPolicy": "Never",
         "serviceAccountName": shadows.service_account,
         "enableServiceLinks": False,

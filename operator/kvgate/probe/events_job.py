@@ -14,17 +14,7 @@ from dataclasses import dataclass
 from kvgate.core.events_listening import LISTEN_SECONDS
 from kvgate.core.events_seen import EventsSeen
 from kvgate.core.workers import WorkerPod
-from kvgate.probe.jobs import (
-    KEPT_SECONDS,
-    PROBE_USER,
-    START_SECONDS,
-    Manifest,
-    Owner,
-    digest,
-    job_name,
-    labels,
-    owned_by,
-)
+from kvgate.probe.jobs import PROBE_USER, START_SECONDS, Manifest, Owner, RunJob, config_map, digest, job_name
 
 CONTAINER = "listen"
 PLAN_DIGEST = "kvgate.dev/plan-digest"
@@ -95,41 +85,19 @@ def listen_job_name(owner: Owner, run_id: str) -> str:
 
 
 def listen_config_map(owner: Owner, plan: ListenPlan) -> Manifest:
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": _metadata(owner, plan.run_id, listen_plan_name(owner, plan.run_id)),
-        "immutable": True,
-        "data": {PLAN_KEY: encode_listening(plan)},
-    }
+    return config_map(owner, plan.run_id, listen_plan_name(owner, plan.run_id), {PLAN_KEY: encode_listening(plan)})
 
 
 def listen_job(
     owner: Owner, run_id: str, written: str, image: str, tolerations: Sequence[Mapping[str, object]] = ()
 ) -> Manifest:
     """The Job for the plan as it is written. Its pod meets Pod Security `restricted` and has no token."""
-    metadata = _metadata(owner, run_id, listen_job_name(owner, run_id))
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": metadata | {"annotations": {PLAN_DIGEST: digest(written)}},
-        "spec": {
-            "backoffLimit": 0,
-            "completions": 1,
-            "parallelism": 1,
-            "activeDeadlineSeconds": round(START_SECONDS + LISTEN_SECONDS + MARGIN_SECONDS),
-            "ttlSecondsAfterFinished": KEPT_SECONDS,
-            "template": {
-                "metadata": {"labels": labels(owner, run_id)},
-                "spec": _pod(listen_plan_name(owner, run_id), image, tolerations),
-            },
-        },
-    }
-
-
-def _metadata(owner: Owner, run_id: str, name: str) -> Manifest:
-    owners = owned_by(owner)
-    return {"name": name, "namespace": owner.namespace, "labels": labels(owner, run_id), "ownerReferences": owners}
+    return RunJob(
+        name=listen_job_name(owner, run_id),
+        pod=_pod(listen_plan_name(owner, run_id), image, tolerations),
+        deadline_seconds=round(START_SECONDS + LISTEN_SECONDS + MARGIN_SECONDS),
+        notes={PLAN_DIGEST: digest(written)},
+    ).manifest(owner, run_id)
 
 
 def _pod(plan: str, image: str, tolerations: Sequence[Mapping[str, object]]) -> Manifest:

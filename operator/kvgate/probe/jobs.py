@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kvgate.api.wire import API_VERSION
 from kvgate_probe.wire import Schedule, encode_schedule
@@ -90,47 +90,62 @@ def deadline_seconds(schedule: Schedule, timeout_seconds: float) -> int:
     return max(1, round(min(timeout_seconds, START_SECONDS + rounds + SILENCE_SECONDS * len(nodes))))
 
 
+def config_map(owner: Owner, run_id: str, name: str, data: Mapping[str, str]) -> Manifest:
+    """What a run's pods are given to read; it never changes."""
+    metadata = _metadata(owner, run_id, name)
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "immutable": True, "data": dict(data)}
+
+
+@dataclass(frozen=True)
+class RunJob:
+    """A Job whose pod is started once: its name, the pod's spec, and the annotations of both."""
+
+    name: str
+    pod: Manifest
+    deadline_seconds: int
+    notes: Mapping[str, str]
+    pod_notes: Mapping[str, str] = field(default_factory=dict)
+
+    def manifest(self, owner: Owner, run_id: str) -> Manifest:
+        pod: Manifest = {"labels": labels(owner, run_id)}
+        return {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": _metadata(owner, run_id, self.name) | {"annotations": dict(self.notes)},
+            "spec": {
+                "backoffLimit": 0,
+                "completions": 1,
+                "parallelism": 1,
+                "activeDeadlineSeconds": self.deadline_seconds,
+                "ttlSecondsAfterFinished": KEPT_SECONDS,
+                "template": {
+                    "metadata": pod | ({"annotations": dict(self.pod_notes)} if self.pod_notes else {}),
+                    "spec": self.pod,
+                },
+            },
+        }
+
+
+def _metadata(owner: Owner, run_id: str, name: str) -> Manifest:
+    owners = owned_by(owner)
+    return {"name": name, "namespace": owner.namespace, "labels": labels(owner, run_id), "ownerReferences": owners}
+
+
 def schedule_config_map(owner: Owner, schedule: Schedule) -> Manifest:
-    text = encode_schedule(schedule)
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": _metadata(owner, schedule.run_id, schedule_name(owner, schedule.run_id)),
-        "immutable": True,
-        "data": {SCHEDULE_KEY: text},
-    }
+    run_id = schedule.run_id
+    return config_map(owner, run_id, schedule_name(owner, run_id), {SCHEDULE_KEY: encode_schedule(schedule)})
 
 
 def walker_job(owner: Owner, schedule: Schedule, seat: Seat, style: PodStyle, timeout_seconds: float) -> Manifest:
     """The Job of one node. Its pod meets Pod Security `restricted` unless the style asks for what that forbids."""
     run_id = schedule.run_id
-    metadata = _metadata(owner, run_id, job_name(owner, run_id, seat.node))
-    notes = {SCHEDULE_DIGEST: digest(encode_schedule(schedule)), NODE: seat.node}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": metadata | {"annotations": notes},
-        "spec": {
-            "backoffLimit": 0,
-            "completions": 1,
-            "parallelism": 1,
-            "activeDeadlineSeconds": deadline_seconds(schedule, timeout_seconds),
-            "ttlSecondsAfterFinished": KEPT_SECONDS,
-            "template": {
-                "metadata": {"labels": labels(owner, run_id), "annotations": {NODE: seat.node}},
-                "spec": _pod(schedule_name(owner, run_id), seat, style),
-            },
-        },
-    }
-
-
-def _metadata(owner: Owner, run_id: str, name: str) -> Manifest:
-    return {
-        "name": name,
-        "namespace": owner.namespace,
-        "labels": labels(owner, run_id),
-        "ownerReferences": owned_by(owner),
-    }
+    return RunJob(
+        name=job_name(owner, run_id, seat.node),
+        pod=_pod(schedule_name(owner, run_id), seat, style),
+        deadline_seconds=deadline_seconds(schedule, timeout_seconds),
+        notes={SCHEDULE_DIGEST: digest(encode_schedule(schedule)), NODE: seat.node},
+        pod_notes={NODE: seat.node},
+    ).manifest(owner, run_id)
 
 
 def _name(owner: Owner, run_id: str, what: str) -> str:
