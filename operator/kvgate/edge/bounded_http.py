@@ -9,14 +9,37 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import closing, suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from ipaddress import IPv4Address, IPv6Address
 from typing import Any, TypeVar
 
 from requests import PreparedRequest, Response, Session
 from requests.adapters import HTTPAdapter
-from requests.exceptions import Timeout
+from requests.exceptions import RequestException, Timeout, TooManyRedirects
+from urllib3.exceptions import HTTPError
+from urllib3.exceptions import TimeoutError as ReadTimeout
 
 T = TypeVar("T")
 _CHUNK_BYTES = 16 * 1024
+
+
+class Fault(StrEnum):
+    """Why a GET gave no body."""
+
+    LATE = "late"
+    TOO_LARGE = "too large"
+    REDIRECT = "redirect"
+    STATUS = "status"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True)
+class NoBody:
+    """A GET that gave nothing; `status` is that of the answer, where the fault is STATUS."""
+
+    fault: Fault
+    status: int = 0
 
 
 class TooLargeError(Exception):
@@ -100,3 +123,34 @@ def within(seconds: float, call: Callable[[], T], cut: Callable[[], None]) -> T:
     except TimeoutError:
         cut()
         raise
+
+
+def host_in_url(address: IPv4Address | IPv6Address) -> str:
+    return f"[{address}]" if address.version == 6 else str(address)
+
+
+def get(url: str, seconds: float, most_bytes: int, accept: str = "*/*") -> bytes | NoBody:
+    """The body of one plain HTTP answer with status 200, within `seconds` and `most_bytes`. Never raises for what the
+    server or the network does."""
+    adapter = BoundedAdapter(seconds, most_bytes)
+
+    def call() -> bytes:
+        with plain_session() as session:
+            session.mount("http://", adapter)
+            headers = {"Accept": accept, "Accept-Encoding": "identity"}
+            return session.get(url, headers=headers, timeout=seconds, allow_redirects=False).content
+
+    try:
+        body = within(seconds, call, adapter.cut)
+    except _FAILURES as error:
+        return NoBody(next(fault for kinds, fault in _FAULTS if isinstance(error, kinds)))
+    return body if adapter.status == 200 else NoBody(Fault.STATUS, adapter.status)
+
+
+_FAULTS: tuple[tuple[tuple[type[Exception], ...], Fault], ...] = (
+    ((TimeoutError, Timeout, ReadTimeout), Fault.LATE),
+    ((TooLargeError,), Fault.TOO_LARGE),
+    ((TooManyRedirects,), Fault.REDIRECT),
+    ((RequestException, HTTPError, OSError, ValueError), Fault.BROKEN),
+)
+_FAILURES = tuple(kind for kinds, _ in _FAULTS for kind in kinds)

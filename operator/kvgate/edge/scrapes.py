@@ -12,10 +12,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeVar
 
-from requests.exceptions import RequestException, Timeout, TooManyRedirects
-from urllib3.exceptions import HTTPError
-from urllib3.exceptions import TimeoutError as ReadTimeout
-
 from kvgate.api.words import KVEvents
 from kvgate.core.events_seen import EventsSeen, FrontendLook, WorkerLook
 from kvgate.core.events_series import kept
@@ -24,7 +20,7 @@ from kvgate.dynamo.document import at
 from kvgate.dynamo.metrics import Unreadable, frontend_counts, worker_counts
 from kvgate.dynamo.shape import Target
 from kvgate.dynamo.watched import Watched, WatchedFrontend, WatchedWorker, watched
-from kvgate.edge.bounded_http import BoundedAdapter, TooLargeError, plain_session, within
+from kvgate.edge.bounded_http import Fault, NoBody, get, host_in_url
 from kvgate.edge.objects import Objects
 from kvgate.edge.observe import target_document, target_of
 
@@ -225,38 +221,25 @@ def get_metrics(address: str, port: int) -> str | Unread:
     """The text at /metrics of one pod, within LONGEST_SECONDS and LARGEST_SCRAPE_BYTES. Never raises."""
     if not (host := _host(address)):
         return Unread("its address is none")
-    adapter = BoundedAdapter(LONGEST_SECONDS, LARGEST_SCRAPE_BYTES)
-
-    def call() -> bytes:
-        with plain_session() as session:
-            session.mount("http://", adapter)
-            headers = {"Accept": "text/plain", "Accept-Encoding": "identity"}
-            url = f"http://{host}:{port}/metrics"
-            return session.get(url, headers=headers, timeout=LONGEST_SECONDS, allow_redirects=False).content
-
-    try:
-        body = within(LONGEST_SECONDS, call, adapter.cut)
-    except _FAILURES as error:
-        return Unread(next(message for kinds, message in _FAULTS if isinstance(error, kinds)))
-    if adapter.status != 200:
-        return Unread(f"HTTP {adapter.status}, expected 200; the deployer must enable metrics there")
-    return body.decode("utf-8", errors="replace")
+    found = get(f"http://{host}:{port}/metrics", LONGEST_SECONDS, LARGEST_SCRAPE_BYTES, accept="text/plain")
+    if isinstance(found, NoBody):
+        return Unread(_FAULTS[found.fault].format(status=found.status))
+    return found.decode("utf-8", errors="replace")
 
 
 def _host(address: str) -> str:
     """A pod's address as a URL has it; empty for what is none."""
     try:
-        parsed = ipaddress.ip_address(address)
+        return host_in_url(ipaddress.ip_address(address))
     except ValueError:
         return ""
-    return f"[{parsed}]" if parsed.version == 6 else str(parsed)
 
 
 _ADMIN = "the cluster's administrator must see whether a NetworkPolicy keeps kvgate away"
-_FAULTS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
-    ((TimeoutError, Timeout, ReadTimeout), f"no whole answer within {LONGEST_SECONDS:g} s; {_ADMIN}"),
-    ((TooLargeError,), f"above the limit of {LARGEST_SCRAPE_BYTES} bytes; the deployer must expose less there"),
-    ((TooManyRedirects,), "a redirect, which is not followed; the deployer must expose metrics at the pod itself"),
-    ((RequestException, HTTPError, OSError, ValueError), f"no connection, or it broke off; {_ADMIN}"),
-)
-_FAILURES = tuple(kind for kinds, _ in _FAULTS for kind in kinds)
+_FAULTS = {
+    Fault.LATE: f"no whole answer within {LONGEST_SECONDS:g} s; {_ADMIN}",
+    Fault.TOO_LARGE: f"above the limit of {LARGEST_SCRAPE_BYTES} bytes; the deployer must expose less there",
+    Fault.REDIRECT: "a redirect, which is not followed; the deployer must expose metrics at the pod itself",
+    Fault.STATUS: "HTTP {status}, expected 200; the deployer must enable metrics there",
+    Fault.BROKEN: f"no connection, or it broke off; {_ADMIN}",
+}

@@ -12,13 +12,10 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from blake3 import blake3
-from requests.exceptions import RequestException, Timeout, TooManyRedirects
-from urllib3.exceptions import HTTPError
-from urllib3.exceptions import TimeoutError as ReadTimeout
 
 from kvgate.dynamo.document import shown
 from kvgate.dynamo.published import Offer, Published
-from kvgate.edge.bounded_http import BoundedAdapter, TooLargeError, plain_session, within
+from kvgate.edge.bounded_http import Fault, NoBody, get, host_in_url
 
 LONGEST_SECONDS = 5.0
 LARGEST_CONFIG_BYTES = 512 * 1024
@@ -114,7 +111,7 @@ def _url(offer: Offer) -> str:
         raise _NothingError(f"its card's URL names another host than the pod's own address {own}, and is not asked")
     if not _PATH.fullmatch(parts.path) or any(set(step) == {"."} for step in parts.path.split("/")):
         raise _NothingError("its card's URL lies outside /v1/metadata/, and is not asked")
-    return f"http://{f'[{own}]' if own.version == 6 else own}:{port}{parts.path}"
+    return f"http://{host_in_url(own)}:{port}{parts.path}"
 
 
 def _checked(body: bytes, checksum: str) -> str:
@@ -129,24 +126,16 @@ def _checked(body: bytes, checksum: str) -> str:
 
 def _get(url: str, seconds: float) -> bytes:
     """The body of one answer with status 200. Raises _NothingError."""
-    adapter = BoundedAdapter(seconds, LARGEST_CONFIG_BYTES)
+    found = get(url, seconds, LARGEST_CONFIG_BYTES)
+    if isinstance(found, NoBody):
+        raise _NothingError(_FAULTS[found.fault].format(seconds=seconds, status=found.status))
+    return found
 
-    def call() -> bytes:
-        with plain_session() as session:
-            session.mount("http://", adapter)
-            headers = {"Accept-Encoding": "identity"}
-            return session.get(url, headers=headers, timeout=seconds, allow_redirects=False).content
 
-    try:
-        body = within(seconds, call, adapter.cut)
-    except (TimeoutError, Timeout, ReadTimeout):
-        raise _NothingError(f"it did not arrive whole within {seconds:g} s") from None
-    except TooLargeError:
-        raise _NothingError(f"it is larger than the limit of {LARGEST_CONFIG_BYTES} bytes") from None
-    except TooManyRedirects:
-        raise _NothingError("the pod answers with a redirect, which is not followed") from None
-    except (RequestException, HTTPError, OSError, ValueError):
-        raise _NothingError("no connection to the pod, or it broke off") from None
-    if adapter.status != 200:
-        raise _NothingError(f"the pod answers HTTP {adapter.status}")
-    return body
+_FAULTS = {
+    Fault.LATE: "it did not arrive whole within {seconds:g} s",
+    Fault.TOO_LARGE: f"it is larger than the limit of {LARGEST_CONFIG_BYTES} bytes",
+    Fault.REDIRECT: "the pod answers with a redirect, which is not followed",
+    Fault.STATUS: "the pod answers HTTP {status}",
+    Fault.BROKEN: "no connection to the pod, or it broke off",
+}
