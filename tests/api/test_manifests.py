@@ -43,7 +43,7 @@ def test_there_are_samples_of_a_pool_and_an_approval() -> None:
 @pytest.mark.api
 def test_kustomize_reads_nothing_outside_its_roots_and_a_plain_directory_works_too(installed: Access) -> None:
     again = installed.kubectl("apply", "-k", ROOT / "manifests", check=True).stdout
-    assert again.count("unchanged") == len(again.splitlines()) == 16
+    assert again.count("unchanged") == len(again.splitlines()) == 17
     plain = installed.kubectl("apply", "--dry-run=server", "-f", ROOT / "crds", check=True).stdout
     assert len(plain.splitlines()) == 3
 
