@@ -8,8 +8,9 @@ import time
 
 from benchmarks.ground import now, pool
 from benchmarks.tables import publish
+from kvgate.api.words import Memory, Phase
 from kvgate.core.decide import decide
-from kvgate.core.evidence import Evidence, Layer, Memory, Path, Phase, Sample
+from kvgate.core.evidence import Evidence, Layer, Path, Sample
 from kvgate.core.kvcache import KVLayout, declared_layout
 from kvgate.core.target import TargetView
 from kvgate.core.world import KVKnown, Nodes, World

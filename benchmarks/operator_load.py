@@ -20,7 +20,8 @@ from kubernetes import client, watch
 
 from benchmarks.tables import publish
 from kvgate.api.wire import GROUP, VERSION
-from kvgate.core.evidence import Evidence, Layer, Memory, Phase, Sample
+from kvgate.api.words import Memory, Phase
+from kvgate.core.evidence import Evidence, Layer, Sample
 from kvgate.core.evidence import Path as FabricPath
 from kvgate.edge.cluster import collecting
 from kvgate.edge.cluster.client import Client

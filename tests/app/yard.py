@@ -12,9 +12,10 @@ from typing import Any
 import yaml
 
 from kvgate.api.status import CapabilityStatus, PoolStatus
+from kvgate.api.words import Memory, Phase
 from kvgate.app.cli import main
 from kvgate.app.ring import Turn, settle
-from kvgate.core.evidence import Evidence, Failure, FailureKind, Layer, Memory, Phase, Sample
+from kvgate.core.evidence import Evidence, Failure, FailureKind, Layer, Sample
 from kvgate.core.evidence import Path as FabricPath
 from kvgate.core.steps import Measure
 from kvgate.core.world import Pool

@@ -11,19 +11,8 @@ from datetime import UTC, datetime, timedelta
 
 from kvgate.api.pool import PoolSpec
 from kvgate.api.status import PoolStatus
-from kvgate.api.words import Capability
-from kvgate.core.evidence import (
-    Evidence,
-    Failure,
-    FailureKind,
-    Layer,
-    Memory,
-    NodeIdentity,
-    Path,
-    Phase,
-    Sample,
-    Uplink,
-)
+from kvgate.api.words import Capability, Memory, Phase
+from kvgate.core.evidence import Evidence, Failure, FailureKind, Layer, NodeIdentity, Path, Sample, Uplink
 from kvgate.core.judging import Case
 from kvgate.core.kvcache import KVLayout, declared_layout
 from kvgate.core.target import FabricClass, Switch, TargetProblem, TargetView, Toggle, ToggleStep

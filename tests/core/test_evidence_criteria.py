@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from kvgate.api.words import Outcome
+from kvgate.api.words import Memory, Outcome, Phase
 from kvgate.core import evidence_criteria as criteria
-from kvgate.core.evidence import Evidence, Failure, FailureKind, Memory, NodeIdentity, Phase, Sample
+from kvgate.core.evidence import Evidence, Failure, FailureKind, NodeIdentity, Sample
 from kvgate.core.findings import Finding
 from kvgate.core.judging import Case
 from kvgate.core.target import FabricClass, TargetProblem

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from kvgate.api.words import Capability
-from kvgate.core.evidence import FailureKind, Memory, NodeIdentity, Phase
+from kvgate.api.words import Capability, Memory, Phase
+from kvgate.core.evidence import FailureKind, NodeIdentity
 from kvgate.core.judging import Case
 from kvgate.core.planhash import plan_hash
 from kvgate.core.target import TargetProblem, ToggleStep

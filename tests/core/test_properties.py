@@ -17,21 +17,10 @@ from kvgate.api.approval import ApprovalSpec
 from kvgate.api.pool import PoolSpec
 from kvgate.api.status import CapabilityStatus, HistoryEntry, Operation, PoolStatus, SweepStatus, TargetStatus
 from kvgate.api.wire import Wire
-from kvgate.api.words import Capability, Mode, Outcome
+from kvgate.api.words import Capability, Memory, Mode, Outcome, Phase
 from kvgate.core.approvals import GivenApproval
 from kvgate.core.decide import decide
-from kvgate.core.evidence import (
-    Evidence,
-    Failure,
-    FailureKind,
-    Layer,
-    Memory,
-    NodeIdentity,
-    Path,
-    Phase,
-    Sample,
-    Uplink,
-)
+from kvgate.core.evidence import Evidence, Failure, FailureKind, Layer, NodeIdentity, Path, Sample, Uplink
 from kvgate.core.findings import Finding
 from kvgate.core.judging import Case
 from kvgate.core.memory import Action

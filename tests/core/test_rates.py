@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvgate.core.evidence import FAULTS_OF_THE_PATH, FailureKind, Phase, Sample
+from kvgate.api.words import Phase
+from kvgate.core.evidence import FAULTS_OF_THE_PATH, FailureKind, Sample
 from kvgate.core.rates import Fabric, PathRates, fabric, judged, lower_percentile, slowest
 from tests.core.cases import PATHS, endpoint, evidence, failed, path, sample
 

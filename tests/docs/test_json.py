@@ -12,8 +12,9 @@ import pytest
 import yaml
 
 from kvgate.api.status import PoolStatus
+from kvgate.api.words import Memory, Phase
 from kvgate.app.cli import main
-from kvgate.core.evidence import Evidence, Failure, FailureKind, Layer, Memory, Phase, Sample
+from kvgate.core.evidence import Evidence, Failure, FailureKind, Layer, Sample
 from kvgate.core.evidence import Path as Way
 from kvgate.probe.reports import to_reports
 from tests.docs import pages

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from kvgate.api.words import Phase
 from kvgate.core.evidence import Path as NodePath
-from kvgate.core.evidence import Phase, Sample
+from kvgate.core.evidence import Sample
 from kvgate.edge.errors import EdgeError
 from kvgate.edge.lab import LabNode, clear_leftovers, lab, require, shape, user_namespaces_work
 from kvgate.edge.localjobs import Host, run_walkers

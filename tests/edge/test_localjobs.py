@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kvgate.core.evidence import Phase
+from kvgate.api.words import Phase
 from kvgate.edge.errors import MeasureError
 from kvgate.edge.localjobs import Host, run_walkers
 from kvgate.probe.plan import LinkTest, SweepPlan, plan_sweep

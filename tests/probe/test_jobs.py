@@ -7,7 +7,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from kvgate.core.evidence import Phase
+from kvgate.api.words import Phase
 from kvgate.probe.jobs import (
     PEERS,
     SCHEDULE_KEY,

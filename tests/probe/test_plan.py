@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvgate.core.evidence import Path, Phase
+from kvgate.api.words import Phase
+from kvgate.core.evidence import Path
 from kvgate.probe.colouring import rounds_between
 from kvgate.probe.plan import LinkTest, plan_sweep
 from kvgate_probe.wire import decode_schedule, encode_schedule

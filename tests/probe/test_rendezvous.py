@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvgate.core.evidence import Phase
+from kvgate.api.words import Phase
 from kvgate.probe.plan import LinkTest, plan_sweep
 from kvgate_probe.iperf3_tool import Ran
 from kvgate_probe.partners import Patience

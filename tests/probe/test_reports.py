@@ -18,18 +18,8 @@ from hypothesis import strategies as st
 from kvgate.api.meta import Meta
 from kvgate.api.objects import FabricReport
 from kvgate.api.report import PoolRef, ReportSpec, ShardRef
-from kvgate.core.evidence import (
-    Evidence,
-    Failure,
-    FailureKind,
-    Layer,
-    Memory,
-    NodeIdentity,
-    Path,
-    Phase,
-    Sample,
-    Uplink,
-)
+from kvgate.api.words import Memory, Phase
+from kvgate.core.evidence import Evidence, Failure, FailureKind, Layer, NodeIdentity, Path, Sample, Uplink
 from kvgate.probe.reports import NamedSpec, read_reports, to_reports
 from kvgate.probe.shards import MOST_CHARACTERS, SHARD_CHARACTERS
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from kvgate.core.evidence import Failure, FailureKind, Path, Phase, Sample
+from kvgate.api.words import Phase
+from kvgate.core.evidence import Failure, FailureKind, Path, Sample
 from kvgate.probe.plan import LinkTest, plan_sweep
 from kvgate.probe.results import MOST_PROBLEMS, Reading, Setting, read_logs
 from kvgate_probe.wire import Pair, Result, Role, Schedule, Summary, Trouble, encode_result, encode_summary

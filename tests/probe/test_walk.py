@@ -19,7 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from kvgate.core.evidence import FailureKind, Phase
+from kvgate.api.words import Phase
+from kvgate.core.evidence import FailureKind
 from kvgate.probe.iperf3_guard import Expected, guard
 from kvgate.probe.plan import LinkTest, plan_sweep
 from kvgate.probe.results import Reading, Setting, read_logs

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kvgate.core.evidence import FailureKind, Phase, Sample
+from kvgate.api.words import Phase
+from kvgate.core.evidence import FailureKind, Sample
 from kvgate.probe.plan import LinkTest, plan_sweep
 from kvgate_probe.budget import Allowance
 from kvgate_probe.iperf3_tool import Iperf3

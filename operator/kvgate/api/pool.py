@@ -27,10 +27,10 @@ from kvgate.api.words import (
     KVEvents,
     LinkTool,
     LossAction,
-    MemoryKind,
+    Memory,
     Mode,
     OnConflict,
-    SweepPhase,
+    Phase,
 )
 
 Attestations = Annotated[tuple[Word, ...], Field(max_length=32)]
@@ -153,7 +153,7 @@ class EndpointProbe(Wire):
     """The KV transport itself; none leaves this layer unmeasured."""
     descriptor_bytes: Annotated[int, Field(ge=1, le=1 << 30)] = 32768
     """Size of one transfer: what a KV block is split into."""
-    memory: MemoryKind = MemoryKind.HOST
+    memory: Memory = Memory.HOST
     """The memory that bytes leave and reach."""
 
 
@@ -162,9 +162,9 @@ class Probe(Wire):
 
     link: LinkProbe = Field(default_factory=LinkProbe)
     endpoint: EndpointProbe = Field(default_factory=EndpointProbe)
-    phases: Annotated[tuple[SweepPhase, ...], Field(min_length=1, max_length=2)] = (
-        SweepPhase.ISOLATED,
-        SweepPhase.CONCURRENT,
+    phases: Annotated[tuple[Phase, ...], Field(min_length=1, max_length=2)] = (
+        Phase.ISOLATED,
+        Phase.CONCURRENT,
     )
     """Isolated: each pair alone. Concurrent: disjoint pairs at once."""
     host_network: bool = False

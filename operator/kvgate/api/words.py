@@ -55,12 +55,12 @@ class EndpointTool(StrEnum):
     NONE = "none"
 
 
-class MemoryKind(StrEnum):
+class Memory(StrEnum):
     HOST = "host"
     GPU = "gpu"
 
 
-class SweepPhase(StrEnum):
+class Phase(StrEnum):
     ISOLATED = "Isolated"
     CONCURRENT = "Concurrent"
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from kvgate.api.words import Memory, Phase
+
 
 @dataclass(frozen=True, order=True)
 class Path:
@@ -26,16 +28,6 @@ class Path:
 class Layer(StrEnum):
     LINK = "link"
     ENDPOINT = "endpoint"
-
-
-class Phase(StrEnum):
-    ISOLATED = "Isolated"
-    CONCURRENT = "Concurrent"
-
-
-class Memory(StrEnum):
-    HOST = "host"
-    GPU = "gpu"
 
 
 class FailureKind(StrEnum):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kvgate.api.words import EndpointTool, Outcome
+from kvgate.api.words import EndpointTool, Memory, Outcome, Phase
 from kvgate.core import text
-from kvgate.core.evidence import Evidence, FailureKind, Memory, NodeIdentity, Phase
+from kvgate.core.evidence import Evidence, FailureKind, NodeIdentity
 from kvgate.core.findings import Concern, Finding
 from kvgate.core.judging import Case
 from kvgate.core.rates import PathRates
@@ -212,7 +212,7 @@ def phases_measured(case: Case) -> Finding:
     if not measured:
         return _unmeasured(case, "phases")
     seen = [{sample.phase for sample in path.samples} for path in measured]
-    missing = [phase for phase in asked if not _covered(Phase(phase), seen, sampled=len(asked) > 1)]
+    missing = [phase for phase in asked if not _covered(phase, seen, sampled=len(asked) > 1)]
     if missing:
         what = f"the spec asks for phase {text.listed(tuple(missing))}, which does not cover the paths in use"
         return _finding("phases", Outcome.INCONCLUSIVE, "PhaseUnmeasured", f"{what}; set fabric.probe.phases")

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median_low
 
-from kvgate.core.evidence import FAULTS_OF_THE_PATH, Evidence, Failure, Layer, Path, Phase, Sample
+from kvgate.api.words import Phase
+from kvgate.core.evidence import FAULTS_OF_THE_PATH, Evidence, Failure, Layer, Path, Sample
 
 MOST_BELIEVABLE = 1e14
 """Bytes per second. No path carries more; such a number is a fault of the tool."""

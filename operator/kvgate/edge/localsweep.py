@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path as FilePath
 
-from kvgate.api.words import LinkTool
-from kvgate.core.evidence import Evidence, Path, Phase
+from kvgate.api.words import LinkTool, Phase
+from kvgate.core.evidence import Evidence, Path
 from kvgate.core.steps import Measure
 from kvgate.core.world import Pool
 from kvgate.edge.errors import MeasureError

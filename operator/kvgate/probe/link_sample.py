@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from kvgate.core.evidence import Failure, Layer, Memory, Path, Phase, Sample
+from kvgate.api.words import Memory, Phase
+from kvgate.core.evidence import Failure, Layer, Path, Sample
 from kvgate.core.text import rate
 from kvgate.probe.ends import LOOPBACK, counted_bytes
 from kvgate.probe.flows import hash_limited

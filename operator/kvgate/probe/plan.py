@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
 
-from kvgate.core.evidence import Path, Phase
+from kvgate.api.words import Phase
+from kvgate.core.evidence import Path
 from kvgate.probe.colouring import rounds_between
 from kvgate_probe.wire import Pair, Schedule
 

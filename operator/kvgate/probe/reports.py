@@ -9,18 +9,8 @@ from typing import Any
 
 from kvgate.api.objects import FabricReport
 from kvgate.api.report import PoolRef, ReportSpec, ShardRef
-from kvgate.core.evidence import (
-    Evidence,
-    Failure,
-    FailureKind,
-    Layer,
-    Memory,
-    NodeIdentity,
-    Path,
-    Phase,
-    Sample,
-    Uplink,
-)
+from kvgate.api.words import Memory, Phase
+from kvgate.core.evidence import Evidence, Failure, FailureKind, Layer, NodeIdentity, Path, Sample, Uplink
 from kvgate.probe.indexes import BadReport, Reader, Rows, beyond_newest, check_moment
 from kvgate.probe.shards import ENCODING, digest
 

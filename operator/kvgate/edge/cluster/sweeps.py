@@ -9,7 +9,8 @@ from datetime import timedelta
 
 from kvgate.api.selectors import LabelSelector
 from kvgate.api.status import SweepJob
-from kvgate.core.evidence import Path, Phase
+from kvgate.api.words import Phase
+from kvgate.core.evidence import Path
 from kvgate.core.steps import Measure
 from kvgate.core.world import Pool, Sweep, World
 from kvgate.dynamo.document import at, mapping, mappings, text
