@@ -31,7 +31,7 @@ def hands(target: Target, steps: Steps) -> tuple[Hand, ...]:
     """For each manager and deed one hand with all its fields; nothing for fields that hold the switched-on value.
 
     An owner of another value is certain. A removal leaves no trace of its own: named is who applies the whole list,
-    those that update before those that apply server-side, the latest first.
+    those that update before those that apply server-side, the latest first. In v1alpha1 the list has an owner.
     """
     taken = [found for step in steps.on if (found := _taken(target, step)) is not None]
     deeds = dict.fromkeys((one.manager, one.deed) for one in taken)
@@ -42,12 +42,12 @@ def _taken(target: Target, step: Step) -> _Taken | None:
     component = target.component(step.component)
     entry = component.container.entry(step.env) if component and component.container else None
     field = f"{shown(step.component)}/{step.env}"
-    if entry is None:
-        return _Taken(_remover(target, step.component), Deed.REMOVED, field)
-    if entry.readable and entry.value == step.to:
-        return None
     ours = FIELD_MANAGER.values()
     owners = [owner.manager for owner in target.owners_of(step.component, step.env) if owner.manager not in ours]
+    if entry is None:
+        return _Taken(owners[0] if owners else _remover(target, step.component), Deed.REMOVED, field)
+    if entry.readable and entry.value == step.to:
+        return None
     return _Taken(owners[0] if owners else "", Deed.OVERWROTE, field)
 
 

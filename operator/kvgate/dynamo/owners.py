@@ -102,13 +102,15 @@ def _beta_fields(spec: object) -> list[tuple[str, str]]:
 
 
 def _alpha_fields(spec: object) -> list[tuple[str, str]]:
-    """In v1alpha1 the list of variables is one field: whoever holds it holds every entry."""
-    return [
-        (key.removeprefix("f:"), env)
-        for key, fields in mapping(at(spec, "f:services")).items()
-        if isinstance(key, str) and "f:envs" in mapping(fields)
-        for env in GATED_ENV.values()
-    ]
+    """In v1alpha1 a service's list is one field: whoever holds it holds every entry. The container's own is none."""
+    found: list[tuple[str, str]] = []
+    for key, fields in mapping(at(spec, "f:services")).items():
+        entries = mapping(at(fields, "f:extraPodSpec", "f:mainContainer", "f:env"))
+        names = {_keyed_name(entry) for entry, held in entries.items() if _VALUE_FIELDS & set(mapping(held))}
+        whole = "f:envs" in mapping(fields)
+        name = text(key).removeprefix("f:")
+        found += [(name, env) for env in GATED_ENV.values() if whole or env in names]
+    return found
 
 
 def _keyed_name(key: object) -> str:

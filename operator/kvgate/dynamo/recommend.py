@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import yaml
 
+from kvgate.dynamo.alpha import list_operations
 from kvgate.dynamo.document import Document, at, mapping, sequence, text
 from kvgate.dynamo.patch import ApplyProblem, apply_to_document
 from kvgate.dynamo.steps import Change, Step
-from kvgate.dynamo.words import GROUP, KIND, MAIN
+from kvgate.dynamo.words import GROUP, KIND, MAIN, V1ALPHA1
 
 _HEAD = """\
 # Add this to the kustomization.yaml beside the manifest. Kustomize replaces the lists of a custom resource
@@ -18,15 +19,23 @@ _HEAD = """\
 
 def kustomize_patch(document: Document, change: Change) -> str | ApplyProblem:
     """The text of a `patches` entry for kustomization.yaml that makes `change` to this manifest."""
+    alpha = document.get("apiVersion") == V1ALPHA1
+    operations = list_operations(document, change) if alpha else _by_position(document, change)
+    if isinstance(operations, ApplyProblem):
+        return operations
+    name = text(at(document, "metadata", "name"))
+    version = text(document.get("apiVersion")).removeprefix(f"{GROUP}/")
+    target = {"group": GROUP, "version": version, "kind": KIND, "name": name}
+    entry = {"target": target, "patch": yaml.safe_dump(list(operations), sort_keys=False)}
+    dumper = _LiteralDumper
+    return _HEAD + yaml.dump({"patches": [entry]}, Dumper=dumper, sort_keys=False)
+
+
+def _by_position(document: Document, change: Change) -> tuple[dict[str, object], ...] | ApplyProblem:
     result = apply_to_document(document, change)
     if isinstance(result, ApplyProblem):
         return result
-    operations = [operation for step in change.writes for operation in _operations(document, step)]
-    name = text(at(document, "metadata", "name"))
-    target = {"group": GROUP, "version": "v1beta1", "kind": KIND, "name": name}
-    entry = {"target": target, "patch": yaml.safe_dump(operations, sort_keys=False)}
-    dumper = _LiteralDumper
-    return _HEAD + yaml.dump({"patches": [entry]}, Dumper=dumper, sort_keys=False)
+    return tuple(operation for step in change.writes for operation in _operations(document, step))
 
 
 def _operations(document: Document, step: Step) -> list[dict[str, object]]:

@@ -6,12 +6,12 @@ from kvgate.dynamo.component import Component
 from kvgate.dynamo.document import shown
 from kvgate.dynamo.rules import (
     Rule,
-    beta_only,
     can_be_read,
     each,
     env_path,
     flag_in_args,
     has_main,
+    newest_version,
     not_assigned_in_shell,
     one_readable_entry,
 )
@@ -76,7 +76,7 @@ def _not_advertised(part: Component) -> tuple[Blocker, ...]:
 
 
 ROUTING_RULES: tuple[Rule, ...] = (
-    beta_only,
+    newest_version,
     has_frontend,
     frontends_are_readable,
     mode_not_in_args,

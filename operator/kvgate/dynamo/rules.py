@@ -14,8 +14,9 @@ from kvgate.dynamo.words import MAIN, V1BETA1
 Rule = Callable[[Target], tuple[Blocker, ...]]
 
 
-def beta_only(target: Target) -> tuple[Blocker, ...]:
-    if target.api_version == V1BETA1:
+def newest_version(target: Target) -> tuple[Blocker, ...]:
+    """A manifest can be written anew; a cluster whose API server gave it as v1alpha1 serves nothing newer."""
+    if target.api_version == V1BETA1 or target.resource_version:
         return ()
     message = f"{shown(target.name)} is written as v1alpha1, where a list of variables has one owner"
     return (Blocker(message, f"write the deployment as {V1BETA1}"),)

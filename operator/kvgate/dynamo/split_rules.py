@@ -9,12 +9,12 @@ from kvgate.dynamo.document import shown
 from kvgate.dynamo.roles import role_flags
 from kvgate.dynamo.rules import (
     Rule,
-    beta_only,
     can_be_read,
     each,
     env_path,
     flag_in_args,
     has_main,
+    newest_version,
     not_assigned_in_shell,
     one_readable_entry,
 )
@@ -210,7 +210,7 @@ _TWIN_FIELDS: tuple[tuple[str, Callable[[Component], object]], ...] = (
     ("GPU product", lambda part: dict(part.node_selector).get(_GPU_PRODUCT, "")),
 )
 
-SPLIT_FORM: tuple[Rule, ...] = (beta_only, two_workers, workers_are_readable)
+SPLIT_FORM: tuple[Rule, ...] = (newest_version, two_workers, workers_are_readable)
 SPLIT_RULES: tuple[Rule, ...] = (
     runs_vllm,
     role_not_in_args,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import yaml
@@ -12,10 +13,17 @@ from tests.cluster.waiting import eventually
 from tests.edge.cluster.yard import CRDS, DYNAMO_CRD, Yard, make_yard
 
 
-def load_dynamo(access: Access) -> None:
-    """Dynamo's CRD without its conversion webhook. It is so large that it has no conditions yet when first asked."""
-    crd = yaml.load(DYNAMO_CRD.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+def dynamo_crd() -> dict[str, Any]:
+    """Dynamo's CRD without its conversion webhook."""
+    fast = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    crd: dict[str, Any] = yaml.load(DYNAMO_CRD.read_text(encoding="utf-8"), Loader=fast)
     crd["spec"].pop("conversion", None)
+    return crd
+
+
+def load_dynamo(access: Access, crd: dict[str, Any] | None = None) -> None:
+    """The CRD is so large that it has no conditions yet when first asked."""
+    crd = crd or dynamo_crd()
     access.apply(crd)
     waited = ("wait", "--for=condition=Established", "--timeout=30s", f"crd/{crd['metadata']['name']}")
     eventually(lambda: access.kubectl(*waited).returncode == 0, 60)
@@ -25,7 +33,7 @@ def load_kinds(access: Access) -> None:
     """Our kinds and Dynamo's, until all are served."""
     access.load_crds(CRDS)
     load_dynamo(access)
-    served = ("get", "kvpool,gapp,fabrep,dgd.v1beta1.nvidia.com", "-A")
+    served = ("get", "kvpool,gapp,fabrep,benchrep,dgd.v1beta1.nvidia.com", "-A")
     eventually(lambda: access.kubectl(*served).returncode == 0, 30)
 
 

@@ -283,7 +283,7 @@ def configuration(access: Access) -> Any:
     return access.api_client().configuration
 
 
-def make_yard(access: Access) -> Yard:
+def make_yard(access: Access, *, deployment: bool = True) -> Yard:
     name = f"yard-{secrets.token_hex(3)}"
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
@@ -295,7 +295,8 @@ def make_yard(access: Access) -> Yard:
         set_ready(access, node, "True")
     yard = Yard(access, name, KubeletLogs(configuration(access)), nodes)
     yard.pool()
-    yard.target()
+    if deployment:
+        yard.target()
     return yard
 
 

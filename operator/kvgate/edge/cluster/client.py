@@ -126,7 +126,7 @@ class Client:
         """By RFC 6902. Raises Conflict where a `test` operation does not find what it names, or a path is gone."""
         path, what = resource.path(namespace, name), f"{resource.kind} {namespace}/{name}"
         query = {"fieldManager": manager}
-        return self._object("PATCH", resource, path, what, body=operations, query=query, content=JSON_PATCH)
+        return self._object("PATCH", resource, path, what, body=list(operations), query=query, content=JSON_PATCH)
 
     def delete(self, resource: Resource, namespace: str, name: str, uid: str) -> None:
         """Delete that very object, in the background: what it owns goes with it."""

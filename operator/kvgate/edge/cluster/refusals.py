@@ -61,12 +61,16 @@ def refusal(status: int, body: str, what: str) -> ClusterError:
         return AlreadyExists(f"{what}: the name is taken")
     if status == 403:
         return Forbidden(f"{what}: {_denied(answer)}")
+    if status == 422 and not answer.get("details", {}) and text(answer.get("message")).startswith(_NOT_AS_READ):
+        return Conflict(f"{what}: it was changed since it was read")
     if status in _REFUSED:
         return Refused(f"{what}: the API server refuses the document (status {status}{_fields(answer)})")
     kind, why = _KINDS.get(status, (Unavailable, f"the API server answers with status {status}; it is asked again"))
     return kind(f"{what}: {why}")
 
 
+_NOT_AS_READ = "the server rejected our request due to an error in our request"
+"""What it says of a JSON patch whose test fails or whose path is not there, beside details that name no field."""
 _REFUSED = frozenset({400, 413, 415, 422})
 _KINDS: dict[int, tuple[type[ClusterError], str]] = {
     401: (Forbidden, "the API server does not know our credentials; check the operator's ServiceAccount"),

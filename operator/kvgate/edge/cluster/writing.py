@@ -9,11 +9,14 @@ from kvgate.api.status import PoolStatus
 from kvgate.api.wire import API_VERSION
 from kvgate.api.words import OnConflict
 from kvgate.core.steps import Enable, Recommend, Revert
-from kvgate.dynamo.document import at, mapping, sequence, text
-from kvgate.dynamo.patch import ApplyProblem, apply_patch, apply_to_document, field_manager, holds
+from kvgate.dynamo.alpha import json_patch
+from kvgate.dynamo.document import at, mapping, sequence, shown, text
+from kvgate.dynamo.patch import ApplyProblem, apply_patch, apply_to_document, conflicts, field_manager, holds
+from kvgate.dynamo.patch import Conflict as FieldConflict
 from kvgate.dynamo.shape import Target
 from kvgate.dynamo.steps import Change
-from kvgate.edge.cluster.client import CONFIG_MAPS, EVENTS, POOLS, TARGETS, Client, Document
+from kvgate.dynamo.words import V1ALPHA1
+from kvgate.edge.cluster.client import ALPHA_TARGETS, CONFIG_MAPS, EVENTS, POOLS, TARGETS, Client, Document
 from kvgate.edge.cluster.reading import FINALIZER, ReadPool
 from kvgate.edge.cluster.refusals import AlreadyExists, HeldByOthers, NotFound
 from kvgate.edge.cluster.walkers import is_owned
@@ -24,6 +27,7 @@ from kvgate.edge.targets import change_of, recommendation
 from kvgate.probe.jobs import owned_by
 
 _CONTROLLER = "kvgate.dev/operator"
+_REMEDY = "drop that line from their manifest, or set enforcement.onConflict: TakeOver"
 
 
 def write_status(client: Client, pool: ReadPool, status: PoolStatus) -> None:
@@ -45,6 +49,8 @@ def write_status(client: Client, pool: ReadPool, status: PoolStatus) -> None:
 def patch(client: Client, pool: ReadPool, step: Enable | Revert) -> bool:
     """One server-side apply of all that the capability's manager owns; False when nothing was left to write.
 
+    A deployment that was read as v1alpha1 gets a JSON patch, which tests what was read.
+
     It rests on the deployment as this turn read it. Raises WriteConflictError when that changed meanwhile, EdgeError
     when others hold the field or the deployment is not one that can be patched.
     """
@@ -52,17 +58,34 @@ def patch(client: Client, pool: ReadPool, step: Enable | Revert) -> bool:
     if source is None:
         raise EdgeError(f"DynamoGraphDeployment {_target(pool)} is gone; nothing was patched")
     change, target = change_of(step), _readable(pool, source)
+    force = pool.spec.enforcement.on_conflict is OnConflict.TAKE_OVER
+    if target.api_version == V1ALPHA1:
+        return _patch_alpha(client, pool, source, change, () if force else conflicts(target, change))
     if holds(target, change) and not _to_release(source, change):
         return False
     _check_places(pool, source, change)
     body = apply_patch(target, change)
-    force = pool.spec.enforcement.on_conflict is OnConflict.TAKE_OVER
     try:
         client.apply(TARGETS, pool.namespace, body, field_manager(step.capability), force=force)
     except HeldByOthers as error:
-        remedy = "drop that line from their manifest, or set enforcement.onConflict: TakeOver"
-        raise EdgeError(f"{error}: {remedy}; nothing was patched") from error
+        raise EdgeError(f"{error}: {_REMEDY}; nothing was patched") from error
     return True
+
+
+def _patch_alpha(
+    client: Client, pool: ReadPool, source: Source, change: Change, held: tuple[FieldConflict, ...]
+) -> bool:
+    if held:
+        who = ", ".join(sorted({shown(conflict.owner.manager) for conflict in held}))
+        what = f"DynamoGraphDeployment {_target(pool)}: the list of variables is held by {who}"
+        raise EdgeError(f"{what}: {_REMEDY}; nothing was patched")
+    operations = json_patch(source.body, change)
+    if isinstance(operations, ApplyProblem):
+        raise EdgeError(f"DynamoGraphDeployment {_target(pool)}: {operations.message}; nothing was patched")
+    name, manager = pool.spec.target_ref.name, field_manager(change.capability)
+    if operations:
+        client.patch_json(ALPHA_TARGETS, pool.namespace, name, operations, manager)
+    return bool(operations)
 
 
 def _target(pool: ReadPool) -> str:
