@@ -24,8 +24,8 @@ from kvgate.core.evidence import Evidence, Failure, FailureKind, Layer, NodeIden
 from kvgate.core.findings import Finding
 from kvgate.core.judging import Case
 from kvgate.core.memory import Action
-from kvgate.core.operations import ENABLE, REVERT
 from kvgate.core.steps import Enable, Measure
+from kvgate.core.switching import Move
 from kvgate.core.target import FabricClass, Switch, TargetProblem, TargetView, Toggle
 from kvgate.core.verdicts import judge
 from kvgate.core.world import KVKnown, KVUnknown, Nodes, Pool, Sweep, Walker, WalkerState, World
@@ -215,7 +215,7 @@ statuses = wire(
         id=st.just("0123456789ab"),
         capability=st.sampled_from(Capability),
         plan_hash=hashes,
-        step=st.sampled_from((ENABLE, REVERT, "Dance")),
+        step=st.sampled_from((Move.ENABLE, Move.REVERT, "Dance")),
         started_at=st.just(NOW - timedelta(minutes=9)),
     ),
     history=st.lists(entries, max_size=10).map(

@@ -19,10 +19,10 @@ from kvgate.core.kstatus import summary
 from kvgate.core.leaving import guarded
 from kvgate.core.memory import of_this_target
 from kvgate.core.monitoring_memory import monitored, remembering
-from kvgate.core.operations import ENABLE, Ledger, settle
+from kvgate.core.operations import Ledger, settle
 from kvgate.core.steps import AskWorkers, Collect, Decision, Line, Prepare, Step, Verify
 from kvgate.core.sweeping import next_sweep_in, requested
-from kvgate.core.switching import Held
+from kvgate.core.switching import Held, Move
 from kvgate.core.target import TargetView
 from kvgate.core.underway import LOOK_AGAIN_SECONDS, RETRY_SECONDS, Sweeping, sweeping
 from kvgate.core.verdicts import gated
@@ -94,7 +94,7 @@ def _monitoring(turn: Turn) -> MonitoringStatus | None:
 def _begins(turn: Turn) -> Capability | None:
     """What is meant to be switched on from this turn on."""
     before, now = turn.case.pool.status.operation, turn.ledger.operation
-    if now is None or now.step != ENABLE or (before is not None and before.id == now.id):
+    if now is None or now.step != Move.ENABLE or (before is not None and before.id == now.id):
         return None
     return now.capability
 

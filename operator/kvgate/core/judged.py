@@ -16,7 +16,6 @@ from kvgate.core.judging import Case
 from kvgate.core.monitoring import awaited
 from kvgate.core.planhash import plan_hash
 from kvgate.core.preparing import Preparation, prepare
-from kvgate.core.steps import Revert
 from kvgate.core.switching import Held, Move, Ruling, Situation, Stands, rule
 from kvgate.core.target import Switch, TargetView, Toggle
 from kvgate.core.verdicts import judge
@@ -130,7 +129,7 @@ def _by_events(case: Case, verdict: Verdict, ruling: Ruling) -> Ruling:
 
 def _going_back(case: Case, capability: Capability) -> bool:
     operation = case.pool.status.operation
-    return operation is not None and operation.capability is capability and operation.step == Revert.__name__
+    return operation is not None and operation.capability is capability and operation.step == Move.REVERT
 
 
 def _seen_on(stands: Stands, toggle: Toggle | None) -> bool:

@@ -13,8 +13,7 @@ from kvgate.core.evidence_criteria import nodes_matched
 from kvgate.core.judged import Judged
 from kvgate.core.leaving import awaited
 from kvgate.core.links import Progress
-from kvgate.core.operations import REVERT
-from kvgate.core.switching import Held, Stands
+from kvgate.core.switching import Held, Move, Stands
 from kvgate.core.verification import CHAINS
 
 ROLLBACK_PATIENCE = timedelta(minutes=5)
@@ -73,7 +72,7 @@ def in_flight(turn: Turn) -> tuple[Said, ConditionType | None] | None:
     refused = turn.case.world.patch_problem
     since, what = _in_flight(operation), refused or "look at the deployment"
     age = turn.case.now - operation.started_at
-    if operation.step == REVERT and (age > ROLLBACK_PATIENCE or (refused and age > REFUSAL_PATIENCE)):
+    if operation.step == Move.REVERT and (age > ROLLBACK_PATIENCE or (refused and age > REFUSAL_PATIENCE)):
         return false("RollbackFailed", f"{since}: {what}{_to_let_go(turn, operation.capability)}"), _RECONCILING
     if refused and age > REFUSAL_PATIENCE:
         return false("PatchRefused", f"{since}: {what}"), _RECONCILING
@@ -98,7 +97,7 @@ def leaving(turn: Turn) -> tuple[Said, ConditionType | None] | None:
     if not waiting:
         return None
     operation, capability = turn.ledger.operation, waiting[0].capability
-    if operation is not None and operation.step == REVERT:
+    if operation is not None and operation.step == Move.REVERT:
         return in_flight(turn)
     if turn.ledger.recorded:
         return unknown("Progressing", f"{capability} is switched back before the pool goes"), _RECONCILING

@@ -16,7 +16,8 @@ from kvgate.core.steps import Enable, Recommend, Revert, Step
 from kvgate.core.switching import Move, Stands
 from kvgate.core.target import Switch, TargetView
 
-ENABLE, REVERT = "Enable", "Revert"
+_WRITES = frozenset({Move.ENABLE, Move.REVERT})
+"""Moves that an operation carries out, which is named by its move."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +81,11 @@ def _record(case: Case, judged: Judged, ledger: Ledger) -> Ledger:
     """What happened since the last turn to this capability, as the deployment shows it."""
     operation = ledger.operation if ledger.operation and ledger.operation.capability is judged.capability else None
     switch = judged.toggle.switch if judged.toggle else Switch.UNREADABLE
-    if operation and operation.step == ENABLE and switch is Switch.ON:
+    if operation and operation.step == Move.ENABLE and switch is Switch.ON:
         return _ended(case, judged, ledger, Action.ENABLED, "CriteriaMet")
-    if operation and operation.step == ENABLE and operation.id == case.world.patch_landed:
+    if operation and operation.step == Move.ENABLE and operation.id == case.world.patch_landed:
         return _taken_at_once(case, judged, ledger, switch)
-    if operation and operation.step == REVERT and switch is Switch.OFF:
+    if operation and operation.step == Move.REVERT and switch is Switch.OFF:
         return _rolled_back(case, judged, ledger)
     if operation is None and switch is Switch.ON and _unrecorded(judged) and judged.toggle:
         adopted = replace(ledger, baseline=ledger.baseline + judged.toggle.off_values)
@@ -150,24 +151,22 @@ def _begin(case: Case, judged: Judged, ledger: Ledger) -> Ledger:
         return ledger
     if judged.toggle is None or not judged.toggle.steps:
         return ledger
-    moves = {Move.ENABLE: ENABLE, Move.REVERT: REVERT}
-    wanted = moves.get(judged.ruling.move)
     if judged.ruling.move is Move.ADOPT:
         adopted = replace(ledger, baseline=ledger.baseline + judged.toggle.off_values)
         return _noted(case, judged, adopted, Action.ADOPTED, "AdoptedBySpec")
-    if wanted is None:
+    if judged.ruling.move not in _WRITES:
         return _dropped(judged, ledger) if mine else ledger
-    return _started(case, judged, ledger, wanted)
+    return _started(case, judged, ledger, judged.ruling.move)
 
 
 def _dropped(judged: Judged, ledger: Ledger) -> Ledger:
     off = judged.toggle is not None and judged.toggle.switch is Switch.OFF
-    never_written = off and ledger.operation is not None and ledger.operation.step == ENABLE
+    never_written = off and ledger.operation is not None and ledger.operation.step == Move.ENABLE
     kept = _without_baseline(judged, ledger) if never_written else ledger
     return replace(kept, operation=None)
 
 
-def _started(case: Case, judged: Judged, ledger: Ledger, step: str) -> Ledger:
+def _started(case: Case, judged: Judged, ledger: Ledger, step: Move) -> Ledger:
     operation = ledger.operation
     if operation is None or operation.step != step or operation.plan_hash != judged.plan_hash:
         operation = _operation(case, judged, step)
@@ -177,21 +176,21 @@ def _started(case: Case, judged: Judged, ledger: Ledger, step: str) -> Ledger:
     return replace(ledger, operation=operation, baseline=baseline, steps=steps)
 
 
-def _first_baseline(judged: Judged, step: str) -> tuple[BaselineEntry, ...]:
+def _first_baseline(judged: Judged, step: Move) -> tuple[BaselineEntry, ...]:
     """How the fields stand before the first write; what is on and was never ours to write goes back to off."""
     if judged.toggle is None:
         return ()
-    return judged.toggle.baseline if step == ENABLE else judged.toggle.off_values
+    return judged.toggle.baseline if step is Move.ENABLE else judged.toggle.off_values
 
 
 def _patch(judged: Judged, operation: Operation, baseline: tuple[BaselineEntry, ...]) -> Step:
-    if operation.step == REVERT:
+    if operation.step == Move.REVERT:
         return Revert(judged.capability, baseline, operation.id, judged.closing_reason)
     steps = judged.toggle.steps if judged.toggle else ()
     return Enable(judged.capability, steps, operation.id)
 
 
-def _operation(case: Case, judged: Judged, step: str) -> Operation:
+def _operation(case: Case, judged: Judged, step: Move) -> Operation:
     seed = f"{case.pool.uid}/{judged.capability}/{step}/{judged.plan_hash}/{case.now.isoformat()}"
     return Operation(
         id=hashlib.sha256(seed.encode()).hexdigest()[:12],
