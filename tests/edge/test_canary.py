@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ import pytest
 from kvgate.core.serving import Exam, ExamKind, ExamResult, Pair, Readiness, Reply
 from kvgate.dynamo.canary import Question
 from kvgate.edge.canary import Frontend, Sitting, ask, readiness
+from tests.cluster.waiting import eventually
 from tests.edge.frontend_double import Manners, frontend
 
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
@@ -54,6 +56,7 @@ def test_a_failure_is_one_word_and_never_takes_longer_than_it_may(manners: Manne
     began = time.monotonic()
     assert one(manners, 1.0).failure == word
     assert time.monotonic() - began < 4.0
+    eventually(lambda: not any(thread.name == "bounded-http" for thread in threading.enumerate()), 3)
 
 
 def test_nobody_there_is_a_failure_too() -> None:

@@ -52,7 +52,7 @@ def readiness(frontend: Frontend, model: str) -> Readiness | str:
     """What the frontend says of the model, or in a few words why it could not be asked."""
     connection = _connection(frontend, READY_SECONDS)
     try:
-        status, body = within(READY_SECONDS, lambda: _got(connection, readiness_path(model)), lambda: _cut(connection))
+        status, body = within(READY_SECONDS, lambda: _got(connection, readiness_path(model)), connection.cut)
     except (OSError, http.client.HTTPException) as error:
         return f"{readiness_path(model)} on port {frontend.place[1]}: {_word(error)}"
     read = read_readiness(status, body)
@@ -67,15 +67,25 @@ def _got(connection: http.client.HTTPConnection, path: str) -> tuple[int, str]:
     return answer.status, body
 
 
-def _connection(frontend: Frontend, seconds: float) -> http.client.HTTPConnection:
+class _Connection(http.client.HTTPConnection):
+    """Keeps its socket in reach: http.client hands it on to an answer that ends with the connection."""
+
+    reached: socket.socket | None = None
+
+    def connect(self) -> None:
+        super().connect()
+        self.reached = self.sock
+
+    def cut(self) -> None:
+        """End what is still sent or received, from another thread."""
+        if self.reached is not None:
+            with suppress(OSError):
+                self.reached.shutdown(socket.SHUT_RDWR)
+
+
+def _connection(frontend: Frontend, seconds: float) -> _Connection:
     host, port = frontend.place
-    return http.client.HTTPConnection(host, port, timeout=seconds)
-
-
-def _cut(connection: http.client.HTTPConnection) -> None:
-    """End what is still sent or received, from another thread."""
-    with suppress(OSError, AttributeError):
-        connection.sock.shutdown(socket.SHUT_RDWR)
+    return _Connection(host, port, timeout=seconds)
 
 
 def _word(error: Exception) -> str:
@@ -97,7 +107,7 @@ def ask(frontend: Frontend, exam: Exam, question: Question, salt: str, words: in
     body = json.dumps(request(exam, question, salt, words)).encode()
     connection = _connection(frontend, exam.request_seconds)
     try:
-        told = within(exam.request_seconds, lambda: _streamed(connection, body), lambda: _cut(connection))
+        told = within(exam.request_seconds, lambda: _streamed(connection, body), connection.cut)
     except (OSError, http.client.HTTPException) as error:
         told = _Told(failure=_word(error))
     heard = told.heard
