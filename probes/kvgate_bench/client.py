@@ -70,7 +70,7 @@ async def ask(session: aiohttp.ClientSession, url: str, body: bytes, due: float,
         fault = "Timeout" if heard.first_at is None else "BrokenStream"
     except aiohttp.ClientConnectorError:
         fault = "NotConnected"
-    except (aiohttp.ClientError, OSError, ValueError):
+    except (aiohttp.ClientError, OSError, ValueError, TypeError, RecursionError):
         fault = "BrokenStream"
     return _answer(heard, due, fault)
 
@@ -94,7 +94,7 @@ async def _stream(
 
 
 def _take(line: bytes, heard: Heard, now: float) -> bool:
-    """Notes one line of the stream; true when it brought the first token."""
+    """Notes one line of the stream; true when it brought the first token. Raises TypeError or ValueError."""
     if not line.startswith(b"data:"):
         heard.broken = heard.broken or line.startswith(b"event: error")
         return False
@@ -103,6 +103,8 @@ def _take(line: bytes, heard: Heard, now: float) -> bool:
         heard.done = True
         return False
     chunk = json.loads(text)
+    if not isinstance(chunk, dict):
+        raise TypeError("a chunk that is no object")
     heard.broken = heard.broken or "error" in chunk
     _take_extras(chunk, heard)
     if not chunk.get("choices"):
@@ -116,18 +118,25 @@ def _take(line: bytes, heard: Heard, now: float) -> bool:
 
 
 def _take_extras(chunk: dict[str, Any], heard: Heard) -> None:
-    extras = chunk.get("nvext") or {}
-    workers, timing, usage = extras.get("worker_id"), extras.get("timing"), chunk.get("usage")
-    if isinstance(workers, dict):
-        named = workers.get("prefill_worker_id") or workers.get("decode_worker_id")
-        heard.worker = heard.worker or ("" if named is None else str(named))
-    if isinstance(timing, dict) and isinstance(timing.get("kv_hit_rate"), int | float):
+    extras, usage = _object(chunk.get("nvext")), _object(chunk.get("usage"))
+    workers, timing = _object(extras.get("worker_id")), _object(extras.get("timing"))
+    named = _count(workers.get("prefill_worker_id")) or _count(workers.get("decode_worker_id"))
+    heard.worker = heard.worker or ("" if named is None else str(named))
+    if isinstance(timing.get("kv_hit_rate"), int | float):
         heard.hit_rate = float(timing["kv_hit_rate"])
-    if isinstance(usage, dict):
-        heard.prompt_tokens = usage.get("prompt_tokens")
-        heard.completion_tokens = usage.get("completion_tokens") or 0
-        details = usage.get("prompt_tokens_details")
-        heard.cached_tokens = details.get("cached_tokens") if isinstance(details, dict) else None
+    if usage:
+        heard.prompt_tokens = _count(usage.get("prompt_tokens"))
+        heard.completion_tokens = _count(usage.get("completion_tokens")) or 0
+        heard.cached_tokens = _count(_object(usage.get("prompt_tokens_details")).get("cached_tokens"))
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _count(value: object) -> int | None:
+    """A whole number from 0; None for anything else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _answer(heard: Heard, due: float, fault: str | None) -> Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -17,6 +18,8 @@ ACTIVE = "dynamo_frontend_worker_active_decode_blocks"
 CAPACITY = "dynamo_frontend_model_total_kv_blocks"
 KV_COUNTERS = ("dynamo_component_kv_cache_events_applied", "dynamo_component_router_kv_event_source_mismatch_workers")
 """In round-robin mode a frontend does not show these at all."""
+_PARSE_ERRORS = (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError)
+"""What the parser was seen to raise, or may, for text that is no exposition."""
 _REFUSALS = frozenset({"overload", "unavailable"})
 _REFUSED = frozenset({"Unavailable", "CapacityExhausted"})
 
@@ -36,9 +39,10 @@ class Page:
 
 
 def read_page(text: str) -> Page | None:
+    """None for what is no exposition; never raises."""
     try:
         families = list(text_string_to_metric_families(text))
-    except ValueError:
+    except _PARSE_ERRORS:
         return None
     return Page(tuple(sample for family in families for sample in family.samples))
 
@@ -67,9 +71,17 @@ class LiveLook:
 def look(page: Page, at: float) -> LiveLook:
     buckets: dict[float, float] = {}
     for sample in page.named(TTFT):
-        limit = float(sample.labels.get("le", "inf"))
+        limit = _limit(sample)
         buckets[limit] = buckets.get(limit, 0.0) + sample.value
     return LiveLook(at, buckets, page.total(REQUESTS), _refused(page), _utilization(page))
+
+
+def _limit(sample: Sample) -> float:
+    """Of a histogram's bucket; one that is no number counts with the last, which holds all."""
+    try:
+        return float(sample.labels.get("le", "inf"))
+    except ValueError:
+        return math.inf
 
 
 def _refused(page: Page) -> float:

@@ -117,6 +117,16 @@ async def garbled(response: web.StreamResponse) -> None:
     await say(response, "data: {{{")
 
 
+def saying(*chunks: object) -> Play:
+    async def play(response: web.StreamResponse) -> None:
+        await say(response, CHUNK, *chunks, USAGE, "data: [DONE]")
+
+    return play
+
+
+ODD = {"choices": [{"text": ""}], "nvext": ["x"], "usage": {"prompt_tokens": "many", "prompt_tokens_details": []}}
+
+
 async def empty(response: web.StreamResponse) -> None:
     await say(response, USAGE, "data: [DONE]")
 
@@ -135,12 +145,23 @@ async def empty(response: web.StreamResponse) -> None:
         pytest.param(failing, 200, "BrokenStream", id="a worker leaves in the middle"),
         pytest.param(erring, 200, "BrokenStream", id="an error event"),
         pytest.param(garbled, 200, "BrokenStream", id="what is no JSON"),
+        pytest.param(saying([CHUNK]), 200, "BrokenStream", id="a chunk that is no object"),
+        pytest.param(saying("data: " + "[" * 100_000), 200, "BrokenStream", id="brackets without end"),
         pytest.param(empty, 200, "Empty", id="an answer without a token"),
     ],
 )
 def test_a_failure_has_its_word(play: Play, status: int, fault: str) -> None:
     answer = run(play, status=status, seconds=0.3)
     assert (answer.fault, answer.first_token_seconds) == (fault, None)
+
+
+def test_extras_of_other_shapes_are_passed_over() -> None:
+    async def play(response: web.StreamResponse) -> None:
+        await say(response, CHUNK, ODD, "data: [DONE]")
+
+    answer = run(play)
+    assert answer.fault is None
+    assert (answer.heard.prompt_tokens, answer.heard.cached_tokens) == (None, None)
 
 
 def test_a_frontend_that_is_gone_is_not_connected() -> None:
