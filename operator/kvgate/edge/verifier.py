@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from kvgate.core.moments import lately
 from kvgate.core.serving import (
     Exam,
     ExamResult,
@@ -143,8 +144,7 @@ class Verifier:
 
 
 def _within(at: datetime | None, now: datetime, span: timedelta) -> bool:
-    """Whether it was so lately; a moment that lies ahead was told by a clock that was set back since."""
-    return at is not None and timedelta(0) <= now - at < span
+    return at is not None and lately(at, now, span)
 
 
 def _after(before: FrontendSeen | None, name: str, answer: Readiness | str, now: datetime) -> FrontendSeen:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from kvgate.api.quantities import PositiveDuration
 from kvgate.api.status import PoolStatus
-from kvgate.core.moments import later
+from kvgate.core.moments import lately, later
 from kvgate.core.text import listed
 from kvgate.core.world import Pool
 from kvgate.dynamo.document import Document, at, text
@@ -49,7 +49,7 @@ class SweepSlots:
     def waits(self, pool: Pool, most: int) -> str:
         """Which other pools' sweeps fill the limit; empty while a sweep of this pool may begin."""
         read = self._read_at
-        if read is None or not timedelta(0) <= self._clock() - read < KNOWN_FOR:
+        if read is None or not lately(read, self._clock(), KNOWN_FOR):
             self._read()
         return _told(self._others(pool.uid), most)
 
