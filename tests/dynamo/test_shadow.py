@@ -27,6 +27,13 @@ POD: dict[str, Any] = {
         "serviceAccountName": "qwen3-k8s-service-discovery",
         "imagePullSecrets": [{"name": "registry"}],
         "securityContext": {"runAsUser": 2000},
+        "nodeName": "n7",
+        "nodeSelector": {"pool": "serving"},
+        "tolerations": [{"key": "serving", "operator": "Exists"}],
+        "affinity": {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}},
+            "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []},
+        },
         "volumes": [
             {"name": "kube-api-access-x", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}},
             {"name": "models", "persistentVolumeClaim": {"claimName": "models"}},
@@ -103,6 +110,15 @@ def test_it_keeps_image_environment_and_files_and_drops_what_is_the_live_ones_ow
     assert [volume["name"] for volume in found.volumes] == ["models"]
     assert (found.service_account, found.user) == ("qwen3-k8s-service-discovery", 2000)
     assert not {"ports", "readinessProbe", "livenessProbe", "lifecycle"} & container.keys()
+
+
+def test_it_may_run_where_the_frontend_may_and_is_not_bound_to_its_node() -> None:
+    nodes = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}
+    assert made().placement == {
+        "nodeSelector": {"pool": "serving"},
+        "tolerations": [{"key": "serving", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": nodes},
+    }
 
 
 def test_no_label_of_the_live_pod_comes_along() -> None:

@@ -43,7 +43,9 @@ def plan(**changes: object) -> Plan:
 def taken() -> Shadows:
     found = shadows(POD, NAMESPACE, PORTS)
     assert isinstance(found, Shadow)
-    return Shadows(found.service_account, found.containers, found.volumes, found.pull_secrets, found.user)
+    return Shadows(
+        found.service_account, found.containers, found.volumes, found.pull_secrets, found.user, found.placement
+    )
 
 
 def job(trace: KeyRef | None = None) -> dict[str, Any]:
@@ -86,6 +88,7 @@ def test_the_shadows_are_sidecars_so_the_job_ends_with_the_load() -> None:
     assert [c["name"] for c in spec["initContainers"]] == ["shadow-round-robin", "shadow-kv"]
     assert {c["restartPolicy"] for c in spec["initContainers"]} == {"Always"}
     assert [c["name"] for c in spec["containers"]] == [CONTAINER]
+    assert spec["nodeSelector"] == {"pool": "serving"}
     assert (spec["restartPolicy"], spec["serviceAccountName"]) == ("Never", "qwen3-k8s-service-discovery")
 
 

@@ -51,6 +51,8 @@ class Shadow:
     volumes: tuple[Document, ...]
     pull_secrets: tuple[Document, ...]
     user: int | None
+    placement: Document
+    """Fields of a pod's spec that choose its node: those of the frontend, whose image its nodes can pull."""
 
 
 def shadows(pod: Document, namespace: str, ports: dict[RouterMode, int]) -> Shadow | NoShadow:
@@ -72,7 +74,15 @@ def shadows(pod: Document, namespace: str, ports: dict[RouterMode, int]) -> Shad
         volumes=volumes,
         pull_secrets=mappings(at(pod, "spec", "imagePullSecrets")),
         user=_user(pod, main),
+        placement=_placement(mapping(pod.get("spec"))),
     )
+
+
+def _placement(spec: Document) -> Document:
+    """Without affinity to other pods, whose labels are the deployment's own."""
+    nodes = at(spec, "affinity", "nodeAffinity")
+    kept = {key: spec[key] for key in ("nodeSelector", "tolerations", "schedulerName") if key in spec}
+    return kept | ({"affinity": {"nodeAffinity": nodes}} if nodes else {})
 
 
 def _none(message: str) -> NoShadow:

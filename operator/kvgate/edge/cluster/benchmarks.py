@@ -84,7 +84,9 @@ def start(
     if isinstance(taken, NoShadow):
         raise MeasureError(f"no shadow can be made of the frontend: {taken.message}")
     plan = _settled_plan(client, pool.owner, _plan(pool, run_id, asked, found, vocabulary_size))
-    copied = Shadows(taken.service_account, taken.containers, taken.volumes, taken.pull_secrets, taken.user)
+    copied = Shadows(
+        taken.service_account, taken.containers, taken.volumes, taken.pull_secrets, taken.user, taken.placement
+    )
     trace = asked.trace.config_map_key_ref if asked.trace else None
     try:
         client.create(JOBS, pool.namespace, benchmark_job(pool.owner, plan, image, copied, trace))
