@@ -35,7 +35,6 @@ def test_a_v1beta1_status_is_read_whole() -> None:
         7,
         "InProgress",
         ready=False,
-        ready_reason="rolling_update_in_progress",
         components=(ComponentRollout("Decode", 2, 3, 1, 2), ComponentRollout("Frontend", 1, 1, 1, 1)),
     )
 

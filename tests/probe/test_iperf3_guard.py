@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kvgate.core.evidence import FAULTS_OF_THE_PATH, Failure, FailureKind
-from kvgate.probe.flows import Flows, hash_limited, per_flow_capped
+from kvgate.probe.flows import Flows, hash_limited
 from kvgate.probe.iperf3_guard import Accepted, guard, plain_address
 from tests.probe.documents import REAL_CLIENT, REAL_SERVER, Document, expected, finished, real_expected, text_of
 
@@ -387,14 +387,6 @@ def test_a_document_without_cpu_or_time_is_unfinished() -> None:
     document = finished()
     del document["end"]["cpu_utilization_percent"]
     assert refused(text_of(document)).kind is FailureKind.UNREADABLE
-
-
-def test_a_cap_per_flow_shows_when_many_streams_each_run_at_one_streams_rate() -> None:
-    document = finished(39.5e9, streams=8)
-    flows = accepted(text_of(document), streams=8).flows
-    assert flows.total == pytest.approx(39.5 * GIGABIT)
-    assert per_flow_capped(4.96 * GIGABIT, flows)
-    assert not per_flow_capped(39.5 * GIGABIT, flows)
 
 
 @pytest.mark.parametrize(

@@ -60,10 +60,6 @@ class Standing:
     def permits(self) -> bool:
         return self.state in PERMITS
 
-    @property
-    def keeps(self) -> bool:
-        return self.state in KEEPS
-
 
 def standing(plan: Plan, given: Iterable[GivenApproval], now: datetime) -> Standing:
     """The best standing that the approvals of this pool and capability give the plan."""

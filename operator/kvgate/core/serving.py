@@ -43,7 +43,6 @@ class Rollout:
     observed_generation: int | None = None
     phase: str = ""
     ready: bool | None = None
-    ready_reason: str = ""
     components: tuple[ComponentRollout, ...] = ()
 
     @property

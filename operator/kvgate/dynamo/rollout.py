@@ -13,13 +13,11 @@ PHASES = frozenset({"Pending", "InProgress", "Completed", "Failed", "None"})
 def read_rollout(document: object, target: Target | TargetProblem | None) -> Rollout:
     """The rollout of a DynamoGraphDeployment. Wanted counts come from the spec as it was read, where it was."""
     status = mapping(at(document, "status"))
-    ready, reason = _ready(status)
     return Rollout(
         generation=whole(at(document, "metadata", "generation")) or 0,
         observed_generation=whole(status.get("observedGeneration")),
         phase=_phase(status),
-        ready=ready,
-        ready_reason=reason,
+        ready=_ready(status),
         components=_components(status, target),
     )
 
@@ -29,11 +27,11 @@ def _phase(status: Document) -> str:
     return phase if phase in PHASES else ""
 
 
-def _ready(status: Document) -> tuple[bool | None, str]:
+def _ready(status: Document) -> bool | None:
     for condition in mappings(status.get("conditions")):
         if condition.get("type") == READY:
-            return condition.get("status") == "True", text(condition.get("reason"))
-    return None, ""
+            return condition.get("status") == "True"
+    return None
 
 
 def _components(status: Document, target: Target | TargetProblem | None) -> tuple[ComponentRollout, ...]:

@@ -1,4 +1,4 @@
-"""How the streams of one test shared a path: what hints at a cap per flow or at hashing on one member link."""
+"""How the streams of one test shared a path: what hints at hashing on one member link."""
 
 from __future__ import annotations
 
@@ -45,10 +45,3 @@ def hash_limited(flows: Flows, member_bytes_per_second: float | None = None) -> 
         return True
     member = member_bytes_per_second
     return member is not None and abs(flows.total - member) <= ALIKE * member
-
-
-def per_flow_capped(single_bytes_per_second: float, many: Flows) -> bool:
-    """Whether each of many streams ran at a lone stream's rate (bytes per second), so that the cap is per flow."""
-    single = single_bytes_per_second
-    alike = all(abs(one - single) <= ALIKE * single for one in many.bytes_per_second)
-    return len(many.bytes_per_second) > 1 and alike

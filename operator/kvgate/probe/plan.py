@@ -30,11 +30,10 @@ class LinkTest:
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """What is measured, in rounds, and which paths in use are not: those that start and end on one node."""
+    """What is measured, in rounds: all paths but those that start and end on one node."""
 
     schedule: Schedule
     paths: tuple[Path, ...]
-    unmeasured: tuple[Path, ...]
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -69,5 +68,4 @@ def plan_sweep(
     return SweepPlan(
         schedule=schedule,
         paths=tuple(path for path in every if not path.same_node),
-        unmeasured=tuple(path for path in every if path.same_node),
     )

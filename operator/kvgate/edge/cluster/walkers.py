@@ -15,7 +15,7 @@ from kvgate.probe.jobs import NODE, PEERS, POOL_UID, RUN, Owner, job_name
 _IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"})
 _NOT_STARTED = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 _AT_WORK = frozenset({WalkerState.PENDING, WalkerState.RUNNING})
-_PENDING, _RUNNING, _SUCCEEDED, _FAILED = "Pending", "Running", "Succeeded", "Failed"
+_RUNNING, _SUCCEEDED, _FAILED = "Running", "Succeeded", "Failed"
 
 
 _FAILED_SCHEDULING, _SCHEDULED = "FailedScheduling", "Scheduled"
