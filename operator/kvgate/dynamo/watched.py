@@ -16,7 +16,8 @@ from kvgate.dynamo.shape import Target
 from kvgate.dynamo.words import MAIN
 
 HTTP_PORT, SYSTEM_PORT = 8000, 9090
-"""Where frontends and workers expose their metrics, unless a named container port says otherwise."""
+"""Where frontends answer and workers expose their metrics: the Dynamo operator sets both. A named container port moves
+the metrics."""
 _SILENT_TYPES = frozenset({"decode", "encode"})
 _NOT_IN_SPEC = Declared(Declares.UNKNOWN, "its component is not in the deployment's spec")
 

@@ -18,10 +18,9 @@ from datetime import datetime
 from kvgate.core.serving import Exam, ExamResult, Pair, Readiness, Reply
 from kvgate.dynamo.canary import Heard, Question, fits, hear, next_words, questions, request
 from kvgate.dynamo.readiness import read_readiness, readiness_path
+from kvgate.dynamo.watched import HTTP_PORT
 from kvgate.edge.bounded_http import within
 
-PORT = 8000
-"""Where a frontend answers: the Dynamo operator sets it for every frontend pod."""
 READY_SECONDS = 5.0
 LARGEST_BODY_BYTES = 64 * 1024
 LARGEST_LINE_BYTES = 64 * 1024
@@ -45,7 +44,7 @@ class Frontend:
     @property
     def place(self) -> tuple[str, int]:
         host, colon, port = self.address.rpartition(":")
-        return (host, int(port)) if colon and ":" not in host and port.isdigit() else (self.address, PORT)
+        return (host, int(port)) if colon and ":" not in host and port.isdigit() else (self.address, HTTP_PORT)
 
 
 def readiness(frontend: Frontend, model: str) -> Readiness | str:
