@@ -88,11 +88,10 @@ def judge_capability(case: Case, capability: Capability, previous: Case | None) 
     preparation = None
     if stands is Stands.OFF and obstacle is Held.NOTHING and not _going_back(case, capability):
         preparation = prepare(case, capability, digest, approval.accepted)
-        obstacle = obstacle if preparation is None or preparation.ready else Held.BASELINE
-        obstacle = Held.METRICS if obstacle is Held.NOTHING and awaited(case) else obstacle
+        obstacle = _awaits(case, preparation)
     confirmed = stands is Stands.ON_OURS and _confirmed(case, previous, capability, verdict)
-    ruling = rule(_situation(case, stands, verdict, approval, obstacle, confirmed=confirmed))
-    ruling = _by_events(case, verdict, ruling)
+    situation = _situation(case, stands, verdict, approval, obstacle, confirmed=confirmed)
+    ruling = _by_events(case, verdict, rule(situation))
     failure = chain.failed if chain else verified_before(case.pool.status, capability).failed
     if chain is not None and failure is not None:
         ruling = Ruling(Move.REVERT)
@@ -114,6 +113,13 @@ def judge_capability(case: Case, capability: Capability, previous: Case | None) 
         preparation=preparation,
         failure=failure,
     )
+
+
+def _awaits(case: Case, preparation: Preparation | None) -> Held:
+    """What a switch waits for where nothing else stands in its way: measurements before it, then metrics."""
+    if preparation is not None and not preparation.ready:
+        return Held.BASELINE
+    return Held.METRICS if awaited(case) else Held.NOTHING
 
 
 def _by_events(case: Case, verdict: Verdict, ruling: Ruling) -> Ruling:
