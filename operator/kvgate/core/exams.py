@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from kvgate.api.status import PromptBefore, Verification
 from kvgate.api.words import Capability
 from kvgate.core.judging import Case
+from kvgate.core.moments import lately
 from kvgate.core.serving import Exam, ExamKind, ExamResult, Pair, ServingSeen, WorkerType
 
 NEEDLES = 20
@@ -29,6 +30,8 @@ WATCH_WINDOW = 40
 RETRY = timedelta(seconds=10)
 LONGEST_REQUEST_SECONDS = 60.0
 SHORT_REQUEST_SECONDS = 30.0
+MANY_PROMPTS_SECONDS, FEW_PROMPTS_SECONDS, WATCH_SECONDS = 1800.0, 240.0, 120.0
+"""How long a whole exam may take; the links that wait for one have some minutes more."""
 EXACT = 1 << 53
 LONGEST_TTFT_SECONDS = 86_400.0
 
@@ -78,7 +81,7 @@ def _ttft(case: Case, name: str, decodes: int, prefills: int = 0, *, pairs: tupl
         pairs=pairs,
         warm_up=WARM_UP,
         request_seconds=LONGEST_REQUEST_SECONDS,
-        seconds=1800.0,
+        seconds=MANY_PROMPTS_SECONDS,
     )
 
 
@@ -93,7 +96,7 @@ def before_answers(case: Case, capability: Capability, plan_hash: str) -> Exam:
         rounds=BEFORE_ROUNDS,
         concurrency=4,
         request_seconds=LONGEST_REQUEST_SECONDS,
-        seconds=1800.0,
+        seconds=MANY_PROMPTS_SECONDS,
     )
 
 
@@ -109,7 +112,7 @@ def after_answers(case: Case, memory: Verification) -> Exam:
         pairs=_named_pairs(case),
         concurrency=4,
         request_seconds=LONGEST_REQUEST_SECONDS,
-        seconds=1800.0,
+        seconds=MANY_PROMPTS_SECONDS,
     )
 
 
@@ -125,7 +128,7 @@ def watch(case: Case, memory: Verification, run: int) -> Exam:
         concurrency=WATCHED,
         window=WATCH_WINDOW,
         request_seconds=LONGEST_REQUEST_SECONDS,
-        seconds=120.0,
+        seconds=WATCH_SECONDS,
     )
 
 
@@ -140,7 +143,7 @@ def requests(case: Case, memory: Verification) -> Exam:
         ((largest, seeds(REQUESTS, name)),),
         concurrency=2,
         request_seconds=SHORT_REQUEST_SECONDS,
-        seconds=240.0,
+        seconds=FEW_PROMPTS_SECONDS,
     )
 
 
@@ -154,7 +157,7 @@ def repeats(case: Case, memory: Verification) -> Exam:
         ((sizes(case)[-1], seeds(REPEATS, name)),),
         rounds=2,
         request_seconds=SHORT_REQUEST_SECONDS,
-        seconds=240.0,
+        seconds=FEW_PROMPTS_SECONDS,
     )
 
 
@@ -197,7 +200,7 @@ def _instances(case: Case, kind: WorkerType) -> tuple[int, ...]:
 def due(serving: ServingSeen, exam: Exam, now: datetime, rest: timedelta = RETRY) -> bool:
     """Whether the exam should be put now: it is not under way, and it was not answered within `rest`."""
     last = serving.results.get(exam.id)
-    return exam.id not in serving.running and (last is None or now - last.ended_at >= rest)
+    return exam.id not in serving.running and (last is None or not lately(last.ended_at, now, rest))
 
 
 def settled_ttft(replies: Iterable[ExamResult | None], tokens: int, most: int = 256) -> tuple[int, ...]:
