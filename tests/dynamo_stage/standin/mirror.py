@@ -11,7 +11,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -52,12 +52,14 @@ class Face:
 class ApiMirror:
     """`with ApiMirror(api, stage.discovery, node_of) as mirror:` and `LocalRuntime(stage, mirror=mirror)`.
 
-    `node_of` gives the node that a batch's pods say they run on; empty is none.
+    `node_of` gives the node that a batch's pods say they run on; empty is none. Pods say that they became ready by
+    `aged` earlier than they did, so that a test need not wait until they are old enough to be judged.
     """
 
     api: client.ApiClient
     discovery: Path
     node_of: Callable[[Batch], str] = lambda _: ""
+    aged: timedelta = timedelta()
     faults: list[str] = field(default_factory=list)
     wanted: Mapping[tuple[str, str], Face] = field(default_factory=dict)
     shown: dict[tuple[str, str], Face] = field(default_factory=dict)
@@ -104,7 +106,7 @@ class ApiMirror:
                 made = self._core.create_namespaced_pod(key[0], pod_document(face, self.node_of(face.batch)))
                 self.uids[key] = made.metadata.uid
             if self.shown.get(key) != face:
-                body = {"status": pod_status(face, datetime.now(UTC))}
+                body = {"status": pod_status(face, datetime.now(UTC) - self.aged)}
                 self._core.patch_namespaced_pod_status(key[1], key[0], body)
                 self.shown[key] = face
             self._publish(key, worker_metadata(written, face.address))
