@@ -3,6 +3,7 @@ pools that were measured and hold."""
 
 from __future__ import annotations
 
+import secrets
 import statistics
 import sys
 import tempfile
@@ -94,7 +95,7 @@ def _evidence(pool_uid: str, nodes: Any) -> Evidence:
 @contextmanager
 def bench() -> Iterator[Bench]:
     leftovers.clear_abandoned()
-    ledger = Ledger.open(states() / "bench")
+    ledger = Ledger.open(states() / f"b{secrets.token_hex(3)}")
     try:
         access = start_control_plane(ledger, LOOPBACK)
         stage = Stage(access, NODES, "kvgate.dev/probe:bench")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 import statistics
 import subprocess
 import sys
@@ -72,7 +73,7 @@ class Timeline:
 @contextmanager
 def stage() -> Iterator[tuple[Cluster, Scene]]:
     leftovers.clear_abandoned()
-    ledger = Ledger.open(states() / "bench")
+    ledger = Ledger.open(states() / f"b{secrets.token_hex(3)}")
     try:
         cluster = start_cluster(ledger, ("1000mbit", "1000mbit", "1000mbit"))
         made = own_stage(cluster, PROBE_REFERENCE)
