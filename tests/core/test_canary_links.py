@@ -52,10 +52,8 @@ def test_the_exam_is_put_first_and_again_after_a_rest_but_not_while_it_runs() ->
     assert remote_prefill(running).exam is None
     failed = views.answered(seen, exam, reply(failure="HTTP503"))
     assert remote_prefill(failed).exam is None
-    for ended_at in (
-        seen.case.now - exams.RETRY,
-        seen.case.now + exams.RETRY,
-    ):  # the latter after the clock was set back
+    a_while_ago, ahead_of_a_clock_set_back = seen.case.now - exams.RETRY, seen.case.now + exams.RETRY
+    for ended_at in (a_while_ago, ahead_of_a_clock_set_back):
         result = ExamResult(exam.id, ended_at, (reply(failure="HTTP503"),))
         rested = replace(seen, serving=replace(seen.serving, results={exam.id: result}))
         assert remote_prefill(rested).exam == exam
