@@ -107,7 +107,7 @@ def block_tokens(read: Target) -> int | None:
 
 def kv_dtype(read: Target) -> str:
     """The KV cache's element type that all workers' args name; empty when they leave it to the model."""
-    named = {worker.line.value("--kv-cache-dtype") for worker in read.workers} - {"auto"}
+    named = {worker.engine.kv_dtype for worker in read.workers} - {"auto"}
     return named.pop() if len(named) == 1 else ""
 
 
