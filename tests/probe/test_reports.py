@@ -33,6 +33,21 @@ def stored(reports: tuple[NamedSpec, ...]) -> list[FabricReport]:
     return [FabricReport(metadata=Meta(name=name), spec=ReportSpec.model_validate(spec)) for name, spec in written]
 
 
+@pytest.mark.parametrize(
+    ("name", "stem"),
+    [
+        pytest.param("qwen3", "qwen3", id="an ordinary name stands whole"),
+        pytest.param("x" * 253, "x" * 220, id="the longest is cut"),
+        pytest.param("x" * 219 + "." + "y" * 33, "x" * 219, id="none ends in a dot"),
+    ],
+)
+def test_the_longest_name_of_a_pool_leaves_room_for_the_run(name: str, stem: str) -> None:
+    evidence = Evidence(run_id="0123456789", pool_uid=POOL, planned=(), samples=(), measured_at=NOW)
+    reports = to_reports(evidence, name)
+    assert [report.name for report in reports] == [f"{stem}-0123456789-0", f"{stem}-0123456789"]
+    assert [read.report for read in read_reports(stored(reports), POOL)[0]] == [f"{stem}-0123456789"]
+
+
 _names = st.text(string.ascii_lowercase + string.digits, min_size=1, max_size=12)
 _texts = st.text(max_size=40)
 _paths = st.builds(Path, _names, _names)

@@ -14,7 +14,7 @@ from kvgate.core.ab.evidence import BenchmarkEvidence
 from kvgate.core.ab.gain import gain
 from kvgate.core.ab.judgement import countable
 from kvgate.probe import benchmark_rows as rows
-from kvgate.probe.indexes import BadReport, Reader, Rows, beyond_newest, check_moment
+from kvgate.probe.indexes import BadReport, Reader, Rows, beyond_newest, check_moment, report_name
 from kvgate.probe.shards import ENCODING, digest
 
 MOST_FAMILIES = 32
@@ -33,7 +33,7 @@ class NamedBenchmark:
 def to_benchmark_reports(evidence: BenchmarkEvidence, pool_name: str) -> tuple[NamedBenchmark, ...]:
     """Shards first, the index last: an index names only what was written before it."""
     pool = PoolRef(name=pool_name, uid=evidence.pool_uid)
-    base, runs = f"{pool_name}-{evidence.run_id}", Rows("runs", rows.run_out, _RUNS_PER_SHARD)
+    base, runs = report_name(pool_name, evidence.run_id), Rows("runs", rows.run_out, _RUNS_PER_SHARD)
     shards = tuple(
         NamedBenchmark(f"{base}-{number}", _shard(evidence.run_id, pool, number, data))
         for number, data in enumerate(runs.packed(evidence.experiment.runs, rows.frame_out(evidence)))

@@ -20,6 +20,13 @@ Report = TypeVar("Report", bound=FabricReport | BenchmarkReport)
 Spec = TypeVar("Spec", ReportSpec, BenchmarkReportSpec)
 Read = TypeVar("Read", Evidence, BenchmarkEvidence)
 _SAME_MOMENT = timedelta(seconds=1)
+_STEM = 220
+"""Of a pool's name, in those of its reports: they end in the run and a shard's number, and hold 253 characters."""
+
+
+def report_name(pool: str, run_id: str) -> str:
+    """The name of a run's index; its shards' begin with it. The run's ID alone tells two pools' reports apart."""
+    return f"{pool[:_STEM].rstrip('-.')}-{run_id}"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from kvgate.api.objects import FabricReport
 from kvgate.api.report import PoolRef, ReportSpec, ShardRef
 from kvgate.api.words import Memory, Phase
 from kvgate.core.evidence import Evidence, Failure, FailureKind, Layer, NodeIdentity, Path, Sample, Uplink
-from kvgate.probe.indexes import BadReport, Reader, Rows, beyond_newest, check_moment
+from kvgate.probe.indexes import BadReport, Reader, Rows, beyond_newest, check_moment, report_name
 from kvgate.probe.shards import ENCODING, digest
 
 FEWEST_KEPT = 2
@@ -31,7 +31,7 @@ class NamedSpec:
 def to_reports(evidence: Evidence, pool_name: str) -> tuple[NamedSpec, ...]:
     """Shards first, the index last: an index names only what was written before it."""
     pool = PoolRef(name=pool_name, uid=evidence.pool_uid)
-    base, rows = f"{pool_name}-{evidence.run_id}", Rows("samples", _sample_out, _SAMPLES_PER_SHARD)
+    base, rows = report_name(pool_name, evidence.run_id), Rows("samples", _sample_out, _SAMPLES_PER_SHARD)
     shards = tuple(
         NamedSpec(f"{base}-{number}", _shard(evidence, pool, number, data))
         for number, data in enumerate(rows.packed(evidence.samples, _frame_out(evidence)))

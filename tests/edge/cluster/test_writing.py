@@ -15,7 +15,7 @@ from kvgate.edge.cluster import writing
 from kvgate.edge.cluster.client import TARGETS
 from kvgate.edge.cluster.reading import FINALIZER
 from kvgate.edge.errors import EdgeError, WriteConflictError
-from tests.edge.cluster.yard import Yard
+from tests.edge.cluster.yard import Yard, in_namespace, sample
 
 pytestmark = pytest.mark.api
 
@@ -429,6 +429,20 @@ def test_events_are_told_about_the_pool(yard: Yard) -> None:
     told = [event for event in yard.get("events")["items"] if event["involvedObject"].get("uid") == pool.uid]
     assert sorted((event["type"], event["reason"]) for event in told) == [("Normal", "Ready"), ("Warning", "Drifted")]
     assert "all is well" in yard.kubectl("describe", "kvpool", "qwen3")
+
+
+@pytest.mark.parametrize("name", [f"{'x' * 39}.{'y' * 213}", "z" * 253], ids=["with a dot", "without"])
+def test_a_pool_with_the_longest_name_is_told_of_and_recommended_for_like_any(yard: Yard, name: str) -> None:
+    document = in_namespace(sample("pool.yaml"), yard.namespace)
+    document["metadata"]["name"] = name
+    yard.kubectl("create", "-f", "-", document=document)
+    pool, world = yard.ground.observe(f"{yard.namespace}/{name}")
+    yard.ground.tell(pool, [("Normal", "Ready", "all is well")])
+    yard.ground.carry_out(pool, world, Recommend(Capability.DISAGGREGATION, SPLIT_ON))
+
+    assert pool.uid in [event["involvedObject"].get("uid") for event in yard.get("events")["items"]]
+    owners = [held["metadata"].get("ownerReferences", [{}])[0].get("uid") for held in yard.get("configmaps")["items"]]
+    assert pool.uid in owners
 
 
 def test_our_finalizer_comes_and_goes_beside_others(yard: Yard) -> None:

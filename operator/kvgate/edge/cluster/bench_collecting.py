@@ -22,6 +22,7 @@ from kvgate.edge.errors import MeasureError
 from kvgate.probe.benchmark_job import CONTAINER, PLAN_DIGEST
 from kvgate.probe.benchmark_reports import NamedBenchmark, superseded_benchmarks, to_benchmark_reports
 from kvgate.probe.benchmark_results import MOST_LOG_CHARACTERS, Seen, live_rate, read_experiment
+from kvgate.probe.indexes import report_name
 from kvgate.probe.jobs import POOL_UID, labels, owned_by
 
 
@@ -40,7 +41,7 @@ def collect(client: Client, pool: ReadPool, world: World, aborted: str, received
 
 
 def _is_kept(client: Client, pool: ReadPool, run_id: str) -> bool:
-    name = f"{pool.name}-{run_id}"
+    name = report_name(pool.name, run_id)
     try:
         found = client.get(BENCHMARKS, pool.namespace, name)
     except NotFound:

@@ -18,6 +18,7 @@ from kvgate.edge.cluster.refusals import AlreadyExists, ClusterError, Conflict, 
 from kvgate.edge.cluster.sweeps import look, paths_of, stored_schedule
 from kvgate.edge.cluster.walkers import address_of, is_owned
 from kvgate.edge.errors import MeasureError
+from kvgate.probe.indexes import report_name
 from kvgate.probe.jobs import CONTAINER, POOL_UID, SCHEDULE_DIGEST, Owner, digest, labels, owned_by
 from kvgate.probe.reports import NamedSpec, superseded, to_reports
 from kvgate.probe.results import MOST_LOG_CHARACTERS, Reading, Setting, read_logs
@@ -36,7 +37,7 @@ def is_collected(client: Client, pool: ReadPool, run_id: str) -> bool:
 
 
 def index_name(pool: ReadPool, run_id: str) -> str:
-    return f"{pool.name}-{run_id}"
+    return report_name(pool.name, run_id)
 
 
 def gather(

@@ -27,6 +27,8 @@ from kvgate.edge.targets import change_of, recommendation
 from kvgate.probe.jobs import owned_by
 
 _CONTROLLER = "kvgate.dev/operator"
+_STEM, _EVENT_STEM = 220, 40
+"""What is kept of a pool's name, of up to 253 characters, in names that are longer."""
 _REMEDY = "drop that line from their manifest, or set enforcement.onConflict: TakeOver"
 
 
@@ -120,7 +122,7 @@ def recommend(client: Client, pool: ReadPool, step: Recommend) -> bool:
     source = target_document(pool, pool.objects)
     if source is None:
         raise EdgeError(f"DynamoGraphDeployment {_target(pool)} is gone; nothing was recommended")
-    name, key = f"{pool.name}-recommendation", f"{step.capability.value.lower()}.yaml"
+    name, key = f"{pool.name[:_STEM].rstrip('-.')}-recommendation", f"{step.capability.value.lower()}.yaml"
     told = recommendation(source, step)
     try:
         found = client.get(CONFIG_MAPS, pool.namespace, name)
@@ -182,7 +184,7 @@ def _event(pool: ReadPool, told: tuple[str, str, str], now: datetime, instance: 
     return {
         "apiVersion": EVENTS.api_version,
         "kind": "Event",
-        "metadata": {"generateName": f"{text(pool.name)[:40]}-", "namespace": pool.namespace},
+        "metadata": {"generateName": f"{pool.name[:_EVENT_STEM].rstrip('-.')}-", "namespace": pool.namespace},
         "eventTime": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "reportingController": _CONTROLLER,
         "reportingInstance": instance[:128],
