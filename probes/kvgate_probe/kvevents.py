@@ -7,69 +7,23 @@ heard), 1 could not listen, 2 usage or an unreadable plan.
 from __future__ import annotations
 
 import argparse
-import ipaddress
 import json
-import re
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-from kvgate_probe.fields import Fields, WireError
+from kvgate_probe.fields import WireError
 from kvgate_probe.kvevents_payload import MOST_BYTES, EventKind
 from kvgate_probe.kvevents_tally import Link, State, Tally
+from kvgate_probe.kvevents_wire import Endpoint, Plan, decode_plan
 
 CANNOT_LISTEN, USAGE = 1, 2
-MOST_ENDPOINTS = 1024
-MOST_SECONDS = 600.0
 MOST_WAITING = 10_000
 HANDSHAKE_MILLISECONDS = 5000
 POLL_MILLISECONDS = 100
-_ADDRESS = re.compile(r"tcp://(\[[0-9a-fA-F:]+\]|[0-9.]+):([0-9]{1,5})")
-
-
-@dataclass(frozen=True)
-class Endpoint:
-    """Where one rank of one worker publishes."""
-
-    worker: str
-    address: str
-    rank: int | None = None
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Whom to listen to, for how long at most, and which block size is wanted (None: any)."""
-
-    run_id: str
-    seconds: float
-    endpoints: tuple[Endpoint, ...]
-    block_tokens: int | None = None
-
-
-def decode_plan(text: str) -> Plan:
-    """Raises WireError. Addresses are of literal IPs: a name could be anybody's."""
-    fields = Fields.of(text, "plan")
-    endpoints = tuple(_endpoint(entry) for entry in fields.objects("endpoints"))
-    if not 1 <= len(endpoints) <= MOST_ENDPOINTS:
-        raise WireError(f"plan: endpoints must be 1 to {MOST_ENDPOINTS}")
-    block = fields.maybe_whole("blockTokens", least=1)
-    return Plan(fields.name("runID"), fields.number("seconds", above=0, most=MOST_SECONDS), endpoints, block)
-
-
-def _endpoint(fields: Fields) -> Endpoint:
-    address = fields.text("address")
-    found = _ADDRESS.fullmatch(address)
-    try:
-        good = found is not None and bool(ipaddress.ip_address(found[1].strip("[]"))) and 0 < int(found[2]) < 65536
-    except ValueError:
-        good = False
-    if not good:
-        raise WireError(f"{fields.what}: address must be tcp://IP:PORT")
-    return Endpoint(fields.name("worker"), address, fields.maybe_whole("rank"))
 
 
 class Listener:

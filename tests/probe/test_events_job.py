@@ -15,9 +15,6 @@ from kvgate.probe.events_job import (
     CONTAINER,
     PLAN_DIGEST,
     PLAN_KEY,
-    Endpoint,
-    ListenPlan,
-    encode_listening,
     listen_config_map,
     listen_job,
     listen_job_name,
@@ -25,12 +22,12 @@ from kvgate.probe.events_job import (
 )
 from kvgate.probe.events_results import MOST_LOG_CHARACTERS, read_listening
 from kvgate.probe.jobs import Owner, digest
-from kvgate_probe import kvevents
+from kvgate_probe.kvevents_wire import Endpoint, Plan, decode_plan, encode_plan
 from tests.core.event_looks import ANNOUNCED, BLOCK, seen, with_advert, worker
 
 OWNER = Owner("qwen3", "serving", "7b1c7c3e-6d1c-4a7e-9b43-0f5a6f1f2a10")
-PLAN = ListenPlan("r1", (Endpoint("w1", "tcp://10.0.0.1:5557"), Endpoint("w2", "tcp://[fd00::2]:5557")), 16)
-WRITTEN = encode_listening(PLAN)
+PLAN = Plan("r1", 30.0, (Endpoint("w1", "tcp://10.0.0.1:5557"), Endpoint("w2", "tcp://[fd00::2]:5557")), 16)
+WRITTEN = encode_plan(PLAN)
 MASTER = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
 
 
@@ -71,13 +68,11 @@ def test_the_job_is_owned_by_the_pool_and_names_the_plan_that_it_was_given() -> 
 
 
 @pytest.mark.parametrize("plan", [PLAN, replace(PLAN, block_tokens=None)], ids=["a block size", "any block size"])
-def test_the_probe_reads_the_plan_as_it_is_written(plan: ListenPlan) -> None:
-    read = kvevents.decode_plan(encode_listening(plan))
-    assert (read.run_id, read.seconds, read.block_tokens) == ("r1", plan.seconds, plan.block_tokens)
-    assert [(one.worker, one.address) for one in read.endpoints] == [(one.pod, one.address) for one in plan.endpoints]
+def test_the_probe_reads_the_plan_as_it_is_written(plan: Plan) -> None:
+    assert decode_plan(encode_plan(plan)) == plan
 
 
-def planned(*addresses: str, ip: str = "10.0.0.1", block: int | None = BLOCK) -> ListenPlan:
+def planned(*addresses: str, ip: str = "10.0.0.1", block: int | None = BLOCK) -> Plan:
     told = with_advert("w1", replace(ANNOUNCED, addresses=addresses, block_tokens=block))
     pods = (WorkerPod("w1", "u1", "VllmWorker", PodRole.WORKER, address=ip),)
     return plan_listening("r1", seen(told, frontends=()), pods)

@@ -16,7 +16,8 @@ import pytest
 import zmq
 
 from kvgate_probe.fields import WireError
-from kvgate_probe.kvevents import Endpoint, Plan, decode_plan, line, listen, main
+from kvgate_probe.kvevents import line, listen, main
+from kvgate_probe.kvevents_wire import Endpoint, Plan, decode_plan
 from tests.edge.prometheus_double import double, says
 
 DATA = Path(__file__).parents[1] / "data"

@@ -6,48 +6,26 @@ It subscribes and sends nothing, so it takes no sweep's place; its pod may stand
 from __future__ import annotations
 
 import ipaddress
-import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from kvgate.core.events_listening import LISTEN_SECONDS
 from kvgate.core.events_seen import EventsSeen
 from kvgate.core.workers import WorkerPod
 from kvgate.probe.jobs import PROBE_USER, START_SECONDS, Manifest, Owner, RunJob, config_map, digest, job_name
+from kvgate_probe.kvevents_wire import MOST_ENDPOINTS, Endpoint, Plan, encode_plan, ip_of
 
 CONTAINER = "listen"
 PLAN_DIGEST = "kvgate.dev/plan-digest"
 PLAN_KEY = "plan.json"
-MOST_ENDPOINTS = 1024
 MARGIN_SECONDS = 30
-_ADDRESS = re.compile(r"tcp://(\[[0-9a-fA-F:]+\]|[0-9.]+):([0-9]{1,5})")
 
 
-@dataclass(frozen=True, order=True)
-class Endpoint:
-    """Where a worker publishes."""
-
-    pod: str
-    address: str
-
-
-@dataclass(frozen=True)
-class ListenPlan:
-    """Whom to listen to, and the block size in tokens that is wanted, where all name the same."""
-
-    run_id: str
-    endpoints: tuple[Endpoint, ...]
-    block_tokens: int | None = None
-    seconds: float = LISTEN_SECONDS
-
-
-def plan_listening(run_id: str, events: EventsSeen, pods: Iterable[WorkerPod]) -> ListenPlan:
+def plan_listening(run_id: str, events: EventsSeen, pods: Iterable[WorkerPod]) -> Plan:
     """Every address that a worker announces at its own pod's IP: one that it announces elsewhere could be anybody's."""
     own = {pod.pod: pod.address for pod in pods}
     adverts = {worker.pod: worker.last.advert for worker in events.workers if worker.must_publish and worker.last}
     found = sorted(
-        Endpoint(pod, address)
+        (pod, address)
         for pod, advert in adverts.items()
         if advert is not None
         for address in advert.addresses
@@ -56,23 +34,15 @@ def plan_listening(run_id: str, events: EventsSeen, pods: Iterable[WorkerPod]) -
     sizes = {advert.block_tokens for advert in adverts.values() if advert and advert.block_tokens}
     counts = [frontend.last.counts for frontend in events.frontends if frontend.last]
     sizes |= {counted.block_tokens for counted in counts if counted is not None and counted.block_tokens}
-    return ListenPlan(run_id, tuple(found[:MOST_ENDPOINTS]), sizes.pop() if len(sizes) == 1 else None)
+    endpoints = tuple(Endpoint(pod, address) for pod, address in found[:MOST_ENDPOINTS])
+    return Plan(run_id, LISTEN_SECONDS, endpoints, sizes.pop() if len(sizes) == 1 else None)
 
 
 def _is_at(address: str, ip: str) -> bool:
-    found = _ADDRESS.fullmatch(address)
     try:
-        here = found is not None and ipaddress.ip_address(found[1].strip("[]")) == ipaddress.ip_address(ip)
+        return ip_of(address) == ipaddress.ip_address(ip)
     except ValueError:
         return False
-    return here and found is not None and 0 < int(found[2]) < 65536
-
-
-def encode_listening(plan: ListenPlan) -> str:
-    """As `kvgate_probe.kvevents` reads it."""
-    endpoints = [{"worker": one.pod, "address": one.address} for one in plan.endpoints]
-    told: dict[str, object] = {"runID": plan.run_id, "seconds": plan.seconds, "endpoints": endpoints}
-    return json.dumps(told | ({"blockTokens": plan.block_tokens} if plan.block_tokens else {}), sort_keys=True)
 
 
 def listen_plan_name(owner: Owner, run_id: str) -> str:
@@ -84,8 +54,8 @@ def listen_job_name(owner: Owner, run_id: str) -> str:
     return job_name(owner, run_id, "events")
 
 
-def listen_config_map(owner: Owner, plan: ListenPlan) -> Manifest:
-    return config_map(owner, plan.run_id, listen_plan_name(owner, plan.run_id), {PLAN_KEY: encode_listening(plan)})
+def listen_config_map(owner: Owner, plan: Plan) -> Manifest:
+    return config_map(owner, plan.run_id, listen_plan_name(owner, plan.run_id), {PLAN_KEY: encode_plan(plan)})
 
 
 def listen_job(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kvgate.core.events_seen import Heard, Hears
-from kvgate.probe.events_job import Endpoint
 from kvgate_probe.fields import Fields, WireError
+from kvgate_probe.kvevents_wire import Endpoint
 
 MOST_LOG_CHARACTERS = 4 * 1024 * 1024
 MOST_BLOCK_SIZES = 16

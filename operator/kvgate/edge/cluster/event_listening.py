@@ -22,8 +22,6 @@ from kvgate.probe.events_job import (
     CONTAINER,
     PLAN_DIGEST,
     PLAN_KEY,
-    Endpoint,
-    encode_listening,
     listen_config_map,
     listen_job,
     listen_job_name,
@@ -32,7 +30,8 @@ from kvgate.probe.events_job import (
 )
 from kvgate.probe.events_results import MOST_LOG_CHARACTERS, HeardAll, read_listening
 from kvgate.probe.jobs import POOL_UID, RUN, Owner, digest
-from kvgate_probe.fields import Fields, WireError
+from kvgate_probe.fields import WireError
+from kvgate_probe.kvevents_wire import Endpoint, decode_plan, encode_plan
 
 MOST_POOLS = 1024
 NO_IMAGE = "the operator's settings name no probe image: its administrator must set probe.image"
@@ -108,7 +107,7 @@ class EventListening:
         if plan is None or not plan.endpoints or not self._image():
             raise MeasureError("no worker announces KV events at its own address, so nobody can be listened to")
         owner = pool.owner
-        written = encode_listening(plan)
+        written = encode_plan(plan)
         try:
             self._client.create(CONFIG_MAPS, owner.namespace, listen_config_map(owner, plan))
         except AlreadyExists:
@@ -171,8 +170,7 @@ class EventListening:
 
 def _endpoints(written: str) -> tuple[Endpoint, ...]:
     try:
-        told = Fields.of(written, "plan").objects("endpoints")
-        return tuple(Endpoint(entry.name("worker"), entry.name("address")) for entry in told)
+        return decode_plan(written).endpoints
     except WireError:
         return ()
 
