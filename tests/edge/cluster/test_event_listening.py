@@ -21,6 +21,7 @@ from kvgate.core.steps import AbandonListening, CollectListening, Listen, Step
 from kvgate.edge.cluster.ground import ClusterGround
 from kvgate.probe.events_job import PLAN_KEY
 from kvgate_probe import kvevents
+from kvgate_probe.kvevents_wire import decode_plan
 from tests.cluster.waiting import eventually
 from tests.dynamo.workers import metadata_document
 from tests.edge.cluster.test_event_looks import DEAF, FRONTEND, WORKER, looked, run, workers_kind
@@ -104,7 +105,7 @@ def pod_of_job(yard: Yard) -> str:
 def heard(yard: Yard) -> str:
     """What the probe really prints of the plan that it was given, in a shorter time."""
     (found,) = [c for c in yard.get("configmaps")["items"] if PLAN_KEY in c.get("data", {})]
-    plan = replace(kvevents.decode_plan(found["data"][PLAN_KEY]), seconds=0.5)
+    plan = replace(decode_plan(found["data"][PLAN_KEY]), seconds=0.5)
     return "\n".join(kvevents.line(plan, listener) for listener in kvevents.listen(plan))
 
 
