@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from kvgate import __version__
 from kvgate.app.operator.leadership import NotLeadingError
-from kvgate.app.operator.logs import say
 from kvgate.app.operator.main import OperatorOptions, run_operator
+from kvgate.app.operator.observed import ObservedRates
 from kvgate.app.settings import Settings
-from kvgate.core.world import Pool
 from kvgate.edge.cluster.client import Client
 from kvgate.edge.cluster.ground import ClusterGround
 from kvgate.edge.cluster.sweeps import ProbePolicy
 from kvgate.edge.connection import credentials
 from kvgate.edge.metrics import MetricsLooks, PrometheusReaders
-from kvgate.edge.prometheus import observed_request_rate
-from kvgate.edge.promql import NoData
 from kvgate.edge.verifier import Verifier
 
 AGENT = f"kvgate/{__version__}"
-RATE_SECONDS = 300.0
-"""How long an observed rate stands: it is a mean over as long, and each new one is a write of the status."""
 
 
 def serve(options: OperatorOptions) -> int:
@@ -80,35 +74,6 @@ def probe_policy(settings: Settings) -> ProbePolicy:
         least_interval=probe.min_interval.delta,
         most_bytes=probe.max_bytes_per_sweep.bytes if probe.max_bytes_per_sweep else None,
     )
-
-
-class ObservedRates:
-    """Requests per second of a pool's deployment; None where no Prometheus is named, or it does not say."""
-
-    def __init__(self, settings: Callable[[], Settings], monotonic: Callable[[], float]) -> None:
-        self._settings = settings
-        self._monotonic = monotonic
-        self._known: dict[str, tuple[float, float | None]] = {}
-
-    def __call__(self, pool: Pool) -> float | None:
-        until, rate = self._known.get(pool.uid, (0.0, None))
-        now = self._monotonic()
-        if now >= until:
-            rate = self._asked(pool)
-            self._known = {uid: known for uid, known in self._known.items() if known[0] > now}
-            self._known[pool.uid] = (now + RATE_SECONDS, rate)
-        return rate
-
-    def _asked(self, pool: Pool) -> float | None:
-        ref = pool.spec.monitor.prometheus_ref
-        endpoint = self._settings().endpoint(ref.name) if ref else None
-        if endpoint is None:
-            return None
-        found = observed_request_rate(endpoint, pool.namespace, pool.spec.target_ref.name)
-        if isinstance(found, NoData):
-            say(logging.INFO, "no observed request rate", pool=pool.key, reason=found.message)
-            return None
-        return found.requests_per_second
 
 
 def _now() -> datetime:
