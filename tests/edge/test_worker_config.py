@@ -12,7 +12,15 @@ from blake3 import blake3
 
 from kvgate.dynamo.metadata import Served
 from kvgate.dynamo.published import Offer, Published
-from kvgate.edge.worker_config import LARGEST_CONFIG_BYTES, REST_SECONDS, NoConfig, WorkerConfig, WorkerConfigs
+from kvgate.edge.worker_config import (
+    LARGEST_CONFIG_BYTES,
+    PATIENCE_SECONDS,
+    REST_SECONDS,
+    NoConfig,
+    WorkerConfig,
+    WorkerConfigs,
+)
+from tests.cluster.waiting import eventually
 from tests.dynamo.workers import CONFIG_CHECKSUM
 from tests.edge.prometheus_double import Answer, Double, Handler, double, says
 
@@ -178,6 +186,38 @@ def test_the_next_look_asks_the_next_worker() -> None:
         first, second = asking(*offers, configs=configs), asking(*offers, configs=configs)
     assert isinstance(first, NoConfig)
     assert isinstance(second, WorkerConfig)
+
+
+def test_workers_that_fail_one_after_the_other_are_told_of_in_one_voice() -> None:
+    """Else each turn would write another status, which brings the next turn."""
+    clock = Moments()
+    configs = WorkerConfigs(SECONDS, clock)
+    with double(says(b"", 500)) as broken:
+        offers = tuple(offer(broken, name) for name in ("a", "b", "c"))
+        told = set()
+        for _ in range(3):
+            told |= {asking(*offers, configs=configs) for _ in range(4)}
+            clock.now += REST_SECONDS
+    assert len(told) == 1
+    assert len(broken.asked) == 9
+
+
+def test_a_worker_that_hangs_holds_up_no_turn_and_what_came_late_is_found_by_a_later_one() -> None:
+    let = threading.Event()
+
+    def late(handler: Handler, ended: threading.Event) -> None:
+        let.wait(4)
+        says(CONFIG)(handler, ended)
+
+    configs = WorkerConfigs()
+    with double(late) as server:
+        began = time.monotonic()
+        first = [asking(offer(server), configs=configs) for _ in range(3)]
+        took = time.monotonic() - began
+        let.set()
+        eventually(lambda: isinstance(asking(offer(server), configs=configs), WorkerConfig))
+    assert {type(found) for found in first} == {NoConfig}
+    assert (len(server.asked), took < 2 * PATIENCE_SECONDS) == (1, True)
 
 
 def test_a_worker_that_gave_none_is_asked_again_after_a_while() -> None:

@@ -13,12 +13,14 @@ from kvgate.core.explain import explain
 from kvgate.edge.directory import Directory, RateReader
 from kvgate.edge.errors import EdgeError, MeasureError
 from kvgate.edge.localsweep import LocalSweep
-from kvgate.edge.worker_config import WorkerConfigs
+from kvgate.edge.worker_config import LONGEST_SECONDS, WorkerConfigs
 
 
 def reconcile_directory(folder: Path, rates: RateReader, clock: Clock, errors: Console) -> tuple[Report, ...]:
     """A report per pool, after its turns. Raises EdgeError for a directory that cannot be read or written."""
-    ground = Directory(folder, LocalSweep(clock, sweeping(errors)), rates, WorkerConfigs())
+    ground = Directory(
+        folder, LocalSweep(clock, sweeping(errors)), rates, WorkerConfigs(patience_seconds=LONGEST_SECONDS)
+    )
     with ground.locked():
         pools = ground.pools()
         if not pools:

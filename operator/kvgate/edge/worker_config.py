@@ -18,6 +18,9 @@ from kvgate.dynamo.published import Offer, Published
 from kvgate.edge.bounded_http import Fault, NoBody, get, host_in_url
 
 LONGEST_SECONDS = 5.0
+PATIENCE_SECONDS = 1.0
+"""How long a turn waits: workers that hang hold up no worker of ours, and with it no other pool."""
+AT_ONCE = 16
 LARGEST_CONFIG_BYTES = 512 * 1024
 REST_SECONDS = 60.0
 """How long a worker that gave no configuration is left alone."""
@@ -45,30 +48,57 @@ class NoConfig:
 class WorkerConfigs:
     """Configurations by checksum: each is fetched once for all pools, so that a pool at rest asks nobody.
 
-    One call asks one worker at most; the next call asks the next, and one that failed is left alone for a while.
+    One call asks one worker at most; a later call asks the next, and one that failed is left alone for a while. What is
+    told of failures is told of the first worker, so that asking one after the other changes no status.
     """
 
-    def __init__(self, seconds: float = LONGEST_SECONDS, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        seconds: float = LONGEST_SECONDS,
+        monotonic: Callable[[], float] = time.monotonic,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
         self._seconds = min(seconds, LONGEST_SECONDS)
+        self._patience = patience_seconds
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._texts: OrderedDict[str, str] = OrderedDict()
         self._failed: OrderedDict[Offer, tuple[float, NoConfig]] = OrderedDict()
+        self._asked: set[Offer] = set()
 
     def __call__(self, asked: Published) -> WorkerConfig | NoConfig:
-        """The configuration that the workers agree on. Returns within 5 s; never raises for what a worker does."""
+        """The configuration that the workers agree on, or what is known by now: a fetch that takes longer than
+        `patience_seconds` goes on, and a later call finds what came of it. Never raises for what a worker does."""
+        offer = self._next(asked)
+        if offer is not None:
+            fetch = threading.Thread(target=self._fetch, args=(offer,), name="worker-config", daemon=True)
+            fetch.start()
+            fetch.join(self._patience)
         with self._lock:
             known = self._texts.get(asked.checksum)
-            failed = {offer: self._failed[offer] for offer in asked.offers if offer in self._failed}
+            failed = next((self._failed[one][1] for one in asked.offers if one in self._failed), None)
+        first = asked.offers[0].pod
         if known is not None:
-            return WorkerConfig(known, asked.offers[0].pod)
-        now = self._monotonic()
-        offer = next((o for o in asked.offers if o not in failed or failed[o][0] <= now), None)
-        if offer is None:
-            return failed[asked.offers[0]][1]
-        found = self._fetched(offer)
-        self._remember(offer, found)
-        return found
+            return WorkerConfig(known, first)
+        return failed or NoConfig(f"the config.json of worker pod {shown(first)} has not arrived yet; it is awaited")
+
+    def _next(self, asked: Published) -> Offer | None:
+        """The worker to be asked now; None while one is, or what all say is known."""
+        with self._lock:
+            if asked.checksum in self._texts or not self._asked.isdisjoint(asked.offers) or len(self._asked) >= AT_ONCE:
+                return None
+            now = self._monotonic()
+            offer = next((o for o in asked.offers if o not in self._failed or self._failed[o][0] <= now), None)
+            if offer is not None:
+                self._asked.add(offer)
+            return offer
+
+    def _fetch(self, offer: Offer) -> None:
+        try:
+            self._remember(offer, self._fetched(offer))
+        finally:
+            with self._lock:
+                self._asked.discard(offer)
 
     def _remember(self, offer: Offer, found: WorkerConfig | NoConfig) -> None:
         with self._lock:
