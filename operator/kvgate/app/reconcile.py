@@ -19,7 +19,7 @@ from kvgate.edge.worker_config import LONGEST_SECONDS, WorkerConfigs
 def reconcile_directory(folder: Path, rates: RateReader, clock: Clock, errors: Console) -> tuple[Report, ...]:
     """A report per pool, after its turns. Raises EdgeError for a directory that cannot be read or written."""
     ground = Directory(
-        folder, LocalSweep(clock, sweeping(errors)), rates, WorkerConfigs(patience_seconds=LONGEST_SECONDS)
+        folder, LocalSweep(clock, sweeping(errors)), rates, WorkerConfigs(patience_seconds=LONGEST_SECONDS + 1)
     )
     with ground.locked():
         pools = ground.pools()
