@@ -11,6 +11,8 @@ from benchmarks import (
     routing_ab_power,
     sweep_in_cluster,
     sweep_overhead,
+    switching_detection,
+    switching_requests,
 )
 
 if __name__ == "__main__":
@@ -23,6 +25,8 @@ if __name__ == "__main__":
             ("operator_load", operator_load.main),
             ("sweep_in_cluster", sweep_in_cluster.main),
             ("routing_ab_power", routing_ab_power.main),
+            ("switching_detection", switching_detection.main),
+            ("switching_requests", switching_requests.main),
         )
         if not run()
     ]

@@ -34,6 +34,7 @@ from tests.core.worlds import SPLIT, entry
 from tests.dynamo_real.switching_documents import approval_document, benchmark_documents, pool_document
 from tests.dynamo_real.switching_rig import BYTES_PER_SECOND, truth
 from tests.dynamo_stage.client import UserDoor
+from tests.dynamo_stage.load import Sent, SteadyLoad
 from tests.dynamo_stage.specs import Role, Worker
 from tests.dynamo_stage.stage import Stage
 from tests.dynamo_stage.standin.batches import Batch
@@ -49,6 +50,9 @@ DGD = "dynamographdeployments.v1beta1.nvidia.com"
 NODES = {"Frontend": "s1", "PrefillWorker": "s1", "DecodeWorker": "s2"}
 ROUTER_ENV = "DYN_ROUTER_MODE"
 GROWN_UP = timedelta(seconds=70)
+STOPPING = "Failed to generate completions"
+"""What a frontend of Dynamo 1.6.1 that routes by KV cache answers, with 500, to what waits for a worker when it is
+asked to stop: it forgets the workers before it has drained ("no endpoints available to route work")."""
 
 
 @dataclass
@@ -232,6 +236,17 @@ def rolled_out(document: Document) -> bool:
     if not isinstance(status, dict) or status.get("observedGeneration") != metadata["generation"]:
         return False
     return bool(status["conditions"][0]["status"] == "True")
+
+
+def stopped(load: SteadyLoad) -> list[Sent]:
+    """What was lost in a frontend that stopped."""
+    return [one for one in load.failed() if one.answer.status == 500 and STOPPING in one.answer.error]
+
+
+def outages(load: SteadyLoad) -> list[Sent]:
+    """Every failure but those that Dynamo makes in any change of a generation or a frontend."""
+    known = (*load.raced(), *stopped(load))
+    return [one for one in load.failed() if one not in known]
 
 
 def _plan(status: PoolStatus) -> str:

@@ -1,0 +1,137 @@
+"""How long KV events may be lost before every frontend goes round-robin again: real processes, real ring, real load."""
+
+from __future__ import annotations
+
+import os
+import signal
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from benchmarks.switching import REQUESTS_PER_SECOND, gate, routed, turns_until
+from benchmarks.tables import publish
+from kvgate.api.words import ConditionType
+from kvgate.app.ring import Turn
+from kvgate.core.steps import Revert
+from tests.core.worlds import told
+from tests.dynamo_real.switching_gate import ROUTER_ENV, Gate
+from tests.dynamo_stage.load import SteadyLoad
+from tests.dynamo_stage.specs import Worker
+from tests.dynamo_stage.standin.local import LocalPod
+
+INTERVAL_SECONDS = 5.0
+AFTER_INTERVAL_SECONDS = 5.0
+FRONTENDS = 2
+Change = Callable[[Worker], Worker]
+LOSSES: dict[str, Change] = {
+    "a worker comes back whose card says that it publishes none": lambda worker: replace(worker, prefix_caching=False),
+    "a worker comes back whose engine says no word": lambda worker: replace(worker, silent=True, zmq_events=False),
+}
+TRIALS_OF_EACH = 6
+EVENTS = ConditionType.KV_EVENTS_HEALTHY
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Seconds from the loss to the turn in which it held, and to the last frontend on round-robin."""
+
+    found: float
+    served: float
+
+    @property
+    def acted(self) -> float:
+        return self.served - self.found
+
+
+@dataclass
+class Frontends:
+    """When all frontend pods that serve were last seen to become round-robin."""
+
+    gate: Gate
+    at: float | None = None
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def look(self) -> None:
+        while not self.stop.wait(0.02):
+            fronts = [pod for pod in self.gate.runtime.pods_of(self.gate.name) if pod.batch.component.frontend]
+            modes = {pod.batch.component.environment[ROUTER_ENV] for pod in fronts}
+            whole = modes == {"round-robin"} and len(fronts) == FRONTENDS and all(pod.available for pod in fronts)
+            self.at = (self.at or time.monotonic()) if whole else None
+
+    @contextmanager
+    def watched(self) -> Iterator[Frontends]:
+        thread = threading.Thread(target=self.look, daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self.stop.set()
+            thread.join()
+
+
+def workers(made: Gate) -> list[LocalPod]:
+    return [pod for pod in made.runtime.pods_of(made.name) if not pod.batch.component.frontend]
+
+
+def comes_back(made: Gate, change: Change) -> float:
+    """One worker crashes and is started again with this change; when it is healthy."""
+    made.runtime.shape = lambda _, worker: change(worker)
+    pod = workers(made)[0]
+    assert pod.running is not None
+    before = pod.restarts
+    os.kill(pod.running.process.pid, signal.SIGKILL)
+    made.stage.until(lambda: pod.restarts > before and pod.healthy_since is not None, "the worker to be back")
+    return time.monotonic()
+
+
+def trial(made: Gate, change: Change) -> Trial:
+    made.asked(criteria={"routing": {}}, monitor__interval=f"{INTERVAL_SECONDS:.0f}s")
+    routed(made)
+    turns_until(made, lambda taken: told(taken.decision.status, EVENTS)[0] == "True", "events that flow")
+    lost = comes_back(made, change)
+    with Frontends(made).watched() as fronts:
+        turns_until(made, _reverts, "the loss to be found")
+        found = time.monotonic()
+        made.stage.until(lambda: fronts.at is not None, "round-robin at every frontend")
+    assert fronts.at is not None
+    made.until_gone()
+    comes_back(made, lambda worker: worker)
+    made.stage.until(lambda: all(pod.available for pod in workers(made)), "both workers")
+    return Trial(found - lost, fronts.at - lost)
+
+
+def _reverts(taken: Turn) -> bool:
+    return any(isinstance(step, Revert) for step in taken.decision.steps)
+
+
+def row(name: str, trials: list[Trial]) -> tuple[str, ...]:
+    spans = ([one.found for one in trials], [one.acted for one in trials], [one.served for one in trials])
+    told_spans = (f"{statistics.median(found):.1f} s / {max(found):.1f} s" for found in spans)
+    return (name, str(len(trials)), *told_spans)
+
+
+def main() -> bool:
+    limit = INTERVAL_SECONDS + AFTER_INTERVAL_SECONDS
+    with gate(FRONTENDS) as made, SteadyLoad(made.door, REQUESTS_PER_SECOND):
+        found = {name: [trial(made, change) for _ in range(TRIALS_OF_EACH)] for name, change in LOSSES.items()}
+    whole = [one for trials in found.values() for one in trials]
+    publish(
+        "switching-detection",
+        "From lost KV events to round-robin at every frontend",
+        f"kvgate's ring over a real API server, {FRONTENDS} real frontends and two mock workers, "
+        f"{REQUESTS_PER_SECOND} requests per second, monitor.interval {INTERVAL_SECONDS:g} s. Events are lost when the "
+        "worker is healthy again. A loss holds once two looks, an interval apart, have found it; from there every "
+        f"frontend must be on round-robin within the interval + {AFTER_INTERVAL_SECONDS:g} s = {limit:g} s, of which "
+        "the frontends' own start takes most. Each cell: median / worst.",
+        ("what happens", "n", "loss → it holds", "it holds → round-robin", "loss → round-robin"),
+        [*(row(name, trials) for name, trials in found.items()), row("**all**", whole)],
+    )
+    return max(one.acted for one in whole) <= limit
+
+
+if __name__ == "__main__":
+    sys.exit(0 if main() else 1)
