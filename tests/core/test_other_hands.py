@@ -144,3 +144,13 @@ def test_with_hold_a_line_in_the_manifest_is_never_forced() -> None:
     enabled = condition(scene.decide().status, ConditionType.ROUTING_ENABLED)
     assert enabled.reason == "HeldByConflict"
     assert "argocd-controller" in enabled.message
+
+
+def test_the_baseline_is_what_stood_there_when_it_was_written_last() -> None:
+    """Another hand wrote the fields while nobody knew whether our patch had come through."""
+    scene = gated(SPLIT).after()
+    assert scene.status.target is not None
+    assert {kept.present for kept in scene.status.target.baseline} == {False}
+    meanwhile = scene.switched(Switch.OFF, SPLIT, baseline=scene.toggles[SPLIT].off_values).after()
+    assert meanwhile.status.target is not None
+    assert meanwhile.status.target.baseline == scene.toggles[SPLIT].off_values

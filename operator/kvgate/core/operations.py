@@ -170,14 +170,17 @@ def _started(case: Case, judged: Judged, ledger: Ledger, step: Move) -> Ledger:
     operation = ledger.operation
     if operation is None or operation.step != step or operation.plan_hash != judged.plan_hash:
         operation = _operation(case, judged, step)
-    held = judged.baseline or _first_baseline(judged, step)
-    baseline = ledger.baseline if judged.baseline else ledger.baseline + held
+    off = judged.toggle is not None and judged.toggle.switch is Switch.OFF
+    kept = () if step is Move.ENABLE and off else judged.baseline
+    held = kept or _first_baseline(judged, step)
+    baseline = ledger.baseline if kept else _without_baseline(judged, ledger).baseline + held
     steps = (*ledger.steps, _patch(judged, operation, held))
     return replace(ledger, operation=operation, baseline=baseline, steps=steps)
 
 
 def _first_baseline(judged: Judged, step: Move) -> tuple[BaselineEntry, ...]:
-    """How the fields stand before the first write; what is on and was never ours to write goes back to off."""
+    """How the fields stand before they are written, also where another hand wrote them since they were last looked at;
+    what is on and was never ours to write goes back to off."""
     if judged.toggle is None:
         return ()
     return judged.toggle.baseline if step is Move.ENABLE else judged.toggle.off_values
