@@ -129,15 +129,16 @@ def test_a_pool_that_is_gone_is_queued_by_no_later_event() -> None:
     assert added == ["a/llama"]
 
 
-def test_every_kind_is_watched_by_its_full_name_and_none_of_another_group() -> None:
-    watched = {f"{plural}.{version}.{group}" for group, version, plural, _ in handlers._watched()}
+@pytest.mark.parametrize("version", ["v1beta1", "v1alpha1"])
+def test_every_kind_is_watched_by_its_full_name_and_none_of_another_group(version: str) -> None:
+    watched = {f"{plural}.{served}.{group}" for group, served, plural, _ in handlers._watched(version)}
 
     assert watched == {
         "inferencepools.v1alpha1.kvgate.dev",
         "gateapprovals.v1alpha1.kvgate.dev",
         "jobs.v1.batch",
         "nodes.v1.",
-        "dynamographdeployments.v1beta1.nvidia.com",
+        f"dynamographdeployments.{version}.nvidia.com",
         "dynamoworkermetadatas.v1alpha1.nvidia.com",
     }
 

@@ -13,15 +13,17 @@ import pytest
 from kvgate.api.words import Capability, ConditionType
 from kvgate.core.steps import Enable
 from kvgate.core.target import TargetView
-from kvgate.edge.cluster.client import ALPHA_TARGETS
+from kvgate.edge.cluster.client import ALPHA_TARGETS, Client
+from kvgate.edge.cluster.discovery import target_version
 from kvgate.edge.errors import EdgeError, WriteConflictError
+from tests.app.operator.test_shell import Bench
 from tests.cluster.access import Access
 from tests.cluster.waiting import eventually
 from tests.core.worlds import ROUTING, SPLIT, condition
 from tests.dynamo.alphas import as_alpha
 from tests.edge.cluster.conftest import dynamo_crd, load_dynamo
 from tests.edge.cluster.shift import DECODE, ENV, OFF, ON, PREFILL, Shift, at_work
-from tests.edge.cluster.yard import Document, Yard, make_yard
+from tests.edge.cluster.yard import Document, Yard, configuration, make_yard
 
 pytestmark = pytest.mark.api
 
@@ -88,6 +90,24 @@ def variables(yard: Yard, service: str) -> dict[str, str]:
 
 def at_work_here(yard: Yard, capability: Capability, **spec: object) -> AlphaShift:
     return AlphaShift(yard, capability, at_work(yard, capability, **spec).scene)
+
+
+def test_that_version_is_the_one_to_watch(alpha_only: Access) -> None:
+    assert target_version(Client(configuration(alpha_only))) == "v1alpha1"
+
+
+def test_a_change_of_it_brings_its_pool_a_turn(yard: Yard, tmp_path: Path) -> None:
+    bench = Bench(yard.access, yard.namespace, tmp_path)
+    try:
+        running = bench.leading(yard.namespace)
+        eventually(lambda: running.looks(bench.key), 30)
+        replicas = (json.dumps({"spec": {"services": {DECODE: {"replicas": count}}}}) for count in range(2, 30))
+        patch = ("patch", KIND, "qwen3", "--type=merge", "-p")
+        eventually(lambda: running.look_follows(lambda: yard.kubectl(*patch, next(replicas)), bench.key), 40)
+    finally:
+        for started in bench.started:
+            started.process.kill()
+            started.process.wait(10)
 
 
 def test_it_is_read_as_v1alpha1_and_can_be_switched(yard: Yard) -> None:

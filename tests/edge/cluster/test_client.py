@@ -27,6 +27,7 @@ from kvgate.edge.cluster.refusals import (
 from kvgate.edge.errors import WriteConflictError
 
 SECRET = "a text that came from elsewhere"
+REJECTED = "the server rejected our request due to an error in our request"
 
 
 def answer(reason: str = "", message: str = SECRET, **details: object) -> str:
@@ -61,6 +62,12 @@ def held(*managers: str) -> str:
         ),
         pytest.param(
             422, answer("Invalid", causes=[{"field": "spec.x"}]), Refused, "status 422; spec.x", id="a bad document"
+        ),
+        pytest.param(
+            422, answer("Invalid", REJECTED), Conflict, "since it was read", id="a JSON patch whose test fails"
+        ),
+        pytest.param(
+            422, answer("Invalid", REJECTED, causes=[{"field": "spec.x"}]), Refused, "spec.x", id="one of a bad value"
         ),
         pytest.param(429, answer("TooManyRequests"), Unavailable, "status 429", id="too much at once"),
         pytest.param(500, "<html>", Unavailable, "status 500", id="no Kubernetes at all"),

@@ -16,9 +16,9 @@ DYNAMO = "nvidia.com"
 POOL_KIND = "InferencePool"
 
 
-def register(registry: kopf.OperatorRegistry, intake: Intake) -> None:
+def register(registry: kopf.OperatorRegistry, intake: Intake, target_version: str = "v1beta1") -> None:
     """Group, version and plural are always said: other groups have kinds of the same names."""
-    for group, version, plural, handler in _watched():
+    for group, version, plural, handler in _watched(target_version):
         kopf.on.event(group=group, version=version, plural=plural, registry=registry, param=intake)(handler)
 
 
@@ -30,13 +30,13 @@ def log_in(registry: kopf.OperatorRegistry, kubeconfig: str) -> None:
     kopf.on.login(registry=registry)(kopf.login_with_kubeconfig if kubeconfig else kopf.login_via_client)
 
 
-def _watched() -> tuple[tuple[str, str, str, Callable[..., None]], ...]:
+def _watched(target_version: str) -> tuple[tuple[str, str, str, Callable[..., None]], ...]:
     return (
         (GROUP, VERSION, "inferencepools", pool),
         (GROUP, VERSION, "gateapprovals", approval),
         ("batch", "v1", "jobs", job),
         ("", "v1", "nodes", node),
-        (DYNAMO, "v1beta1", "dynamographdeployments", target),
+        (DYNAMO, target_version, "dynamographdeployments", target),
         (DYNAMO, "v1alpha1", "dynamoworkermetadatas", worker),
     )
 

@@ -28,6 +28,7 @@ from kvgate.app.operator.watching import Watching
 from kvgate.app.operator.workers import Office, Workers
 from kvgate.app.settings import Settings
 from kvgate.edge.cluster.client import Client
+from kvgate.edge.cluster.discovery import target_version
 from kvgate.edge.errors import EdgeError
 from kvgate.edge.leases import Leases
 
@@ -68,7 +69,7 @@ def run_operator(options: OperatorOptions, client: Client, make_ground: GroundMa
     identity = f"{socket.gethostname()}_{uuid.uuid4()}"
     leadership = Leadership(Leases(client, options.lease_namespace, LEASE_NAME), identity, time.monotonic, _now)
     ground = make_ground(settings.current, identity, leadership.require)
-    operator = Operator(options, settings, leadership, ground)
+    operator = Operator(options, settings, leadership, ground, lambda: target_version(client))
     before = {number: signal.signal(number, operator.hear) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     try:
         return operator.run()
@@ -88,10 +89,17 @@ class Operator:
     """All parts, each in threads of its own; a part that breaks ends the process, and the kubelet begins it anew."""
 
     def __init__(
-        self, options: OperatorOptions, settings: SettingsFile, leadership: Leadership, ground: TellingGround
+        self,
+        options: OperatorOptions,
+        settings: SettingsFile,
+        leadership: Leadership,
+        ground: TellingGround,
+        version: Callable[[], str] = lambda: "v1beta1",
     ) -> None:
+        """`version` says in which version the cluster serves Dynamo's deployments now."""
         self._options = options
         self._settings = settings
+        self._version = version
         self._beats = Beats(time.monotonic)
         self._stop = threading.Event()
         self._stop_electing = threading.Event()
@@ -144,10 +152,13 @@ class Operator:
         say(logging.INFO, "stopped")
 
     def _make_watching(self) -> Watching:
+        return Watching(self._registry, self._options.namespaces, self._beats.part("watching", WATCHING_LIMIT_SECONDS))
+
+    def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
-        register(registry, self._intake)
+        register(registry, self._intake, self._version())
         log_in(registry, self._options.kubeconfig)
-        return Watching(registry, self._options.namespaces, self._beats.part("watching", WATCHING_LIMIT_SECONDS))
+        return registry
 
     def _office(self, ground: TellingGround) -> Office:
         return Office(

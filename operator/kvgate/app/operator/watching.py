@@ -46,8 +46,11 @@ def settings(executor: ThreadPoolExecutor) -> kopf.OperatorSettings:
 class Watching:
     """The watches of all kinds, in the given namespaces, or in all when none is given."""
 
-    def __init__(self, registry: kopf.OperatorRegistry, namespaces: Sequence[str], beat: Callable[[], None]) -> None:
-        self._registry = registry
+    def __init__(
+        self, make_registry: Callable[[], kopf.OperatorRegistry], namespaces: Sequence[str], beat: Callable[[], None]
+    ) -> None:
+        """The registry is made anew each time that kopf is begun: the cluster may serve other versions by then."""
+        self._make_registry = make_registry
         self._namespaces = tuple(namespaces)
         self._beat = beat
         self._lock = threading.Lock()
@@ -100,7 +103,7 @@ class Watching:
     def _run_kopf(self, loop: asyncio.AbstractEventLoop, executor: ThreadPoolExecutor) -> None:
         kopf.run(
             loop=loop,
-            registry=self._registry,
+            registry=self._make_registry(),
             settings=settings(executor),
             standalone=True,
             clusterwide=not self._namespaces,

@@ -134,6 +134,11 @@ class Client:
         what = f"{resource.kind} {namespace}/{name}"
         self._ask("DELETE", resource.path(namespace, name), what, body=options)
 
+    def discover(self, api_version: str) -> Document:
+        """The kinds that are served in a version of a group. Raises NotFound where there is no such version."""
+        resource = Resource(api_version, "APIResourceList", "", namespaced=False)
+        return self._object("GET", resource, resource.path("").rstrip("/"), f"the kinds of {api_version}")
+
     def log(self, namespace: str, pod: str, container: str, most_bytes: int) -> str:
         query = {"container": container, "limitBytes": str(most_bytes)}
         return self._ask("GET", PODS.path(namespace, pod, "log"), f"log of pod {namespace}/{pod}", query=query)

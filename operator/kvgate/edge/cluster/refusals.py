@@ -70,7 +70,7 @@ def refusal(status: int, body: str, what: str) -> ClusterError:
 
 
 _NOT_AS_READ = "the server rejected our request due to an error in our request"
-"""What it says of a JSON patch whose test fails or whose path is not there, beside details that name no field."""
+"""What it says, without details, of a JSON patch whose test fails or whose path is not there."""
 _REFUSED = frozenset({400, 413, 415, 422})
 _KINDS: dict[int, tuple[type[ClusterError], str]] = {
     401: (Forbidden, "the API server does not know our credentials; check the operator's ServiceAccount"),
