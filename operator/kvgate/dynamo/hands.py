@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kvgate.core.target import Deed, Hand
 from kvgate.dynamo.document import shown
-from kvgate.dynamo.owners import ARGO_MANAGERS, FLUX_MANAGERS, Writer
+from kvgate.dynamo.owners import ARGO_MANAGERS, FLUX_MANAGERS, HELM_MANAGERS, Writer
 from kvgate.dynamo.shape import Target
 from kvgate.dynamo.steps import Step, Steps
 from kvgate.dynamo.words import FIELD_MANAGER
@@ -70,7 +70,7 @@ def _remedy(manager: str, deed: Deed) -> str:
     removed = deed is Deed.REMOVED
     if manager in ARGO_MANAGERS:
         return _ARGO_SPARES if removed else f"{_DROP}, and {_ARGO_SPARES}"
-    if manager in FLUX_MANAGERS:
+    if manager in FLUX_MANAGERS - HELM_MANAGERS:
         return (
             f"{_IN_THE_MANIFEST}, for its apply is server-side and spares what it does not name" if removed else _DROP
         )

@@ -14,6 +14,8 @@ _ALPHA_HOMES = frozenset({"f:envs", "f:extraPodSpec"})
 _ARGO_KEYS = frozenset({"argocd.argoproj.io/instance", "argocd.argoproj.io/tracking-id"})
 _FLUX_KEYS = frozenset({"kustomize.toolkit.fluxcd.io/name", "helm.toolkit.fluxcd.io/name"})
 ARGO_MANAGERS = frozenset({"argocd-controller", "argocd-application-controller", "argocd"})
+HELM_MANAGERS = frozenset({"helm", "helm-controller"})
+"""They replace a list as soon as the chart's own has changed."""
 FLUX_MANAGERS = frozenset({"kustomize-controller", "helm-controller", "flux"})
 
 

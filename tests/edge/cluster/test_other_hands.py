@@ -21,7 +21,7 @@ from tests.core.worlds import ROUTING, SPLIT, condition, entry
 from tests.edge.cluster import hands
 from tests.edge.cluster.hands import ARGO_CLIENT_SIDE, ARGO_SERVER_SIDE, FLUX, KUBECTL
 from tests.edge.cluster.shift import DECODE, ENV, FRONTEND, OFF, ON, PREFILL, Shift, at_work
-from tests.edge.cluster.yard import Document, Yard
+from tests.edge.cluster.yard import Document, Yard, in_namespace, sample
 
 pytestmark = pytest.mark.api
 
@@ -171,6 +171,14 @@ def test_where_the_pool_says_hold_a_line_in_the_manifest_is_told_and_not_forced(
     assert held.reason == "HeldByConflict"
     assert KUBECTL in held.message
     assert shift.patches == 0
+
+
+def test_the_shipped_pair_of_samples_is_switched_under_a_plain_kubectl_apply(yard: Yard) -> None:
+    yard.kubectl("delete", "dgd.v1beta1.nvidia.com", "qwen3")
+    kubectl_apply(yard, in_namespace(sample("deployment.yaml"), yard.namespace))
+    shift = at_work(yard, SPLIT, enforcement=sample("pool.yaml")["spec"]["enforcement"])
+    shift.settle()
+    assert shift.holds(ON)
 
 
 # --- the baseline -------------------------------------------------------------------------------------------------

@@ -153,13 +153,14 @@ class Yard:
         return next((entry for entry in entries if entry["name"] == name), None)
 
     def pool(self, **changes: Any) -> None:
-        """The sample pool over this namespace's nodes; `changes` replace fields of its spec."""
+        """The sample pool over this namespace's nodes, with the default for conflicts; `changes` replace fields."""
         document = in_namespace(sample("pool.yaml"), self.namespace)
         sides = {
             "prefillNodes": {"matchLabels": {"yard": self.namespace, "role": "prefill"}},
             "decodeNodes": {"matchLabels": {"yard": self.namespace, "role": "decode"}},
         }
         document["spec"]["fabric"] |= sides
+        document["spec"].pop("enforcement", None)
         document["spec"] |= changes
         self.kubectl("apply", "--server-side", "-f", "-", document=document)
 
