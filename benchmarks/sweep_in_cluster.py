@@ -163,7 +163,8 @@ def _sweeps(cluster: Cluster, scene: Scene) -> bool:
         "A sweep in a real cluster",
         f"One prefill and two decode nodes (kubelet and containerd each), links of 1 Gbit/s, tests of {TEST_SECONDS} s "
         f"in {ROUNDS} rounds. Start-up, apart: Jobs, pods, addresses told to all. The walk: from there to the end of "
-        f"the last walker, which its node tells to the whole second below. Limit of its ratio: {MOST_RATIO}. Addresses, from the annotation at the API server to the "
+        "the last walker, which its node tells to the whole second below. "
+        f"Limit of its ratio: {MOST_RATIO}. Addresses, from the annotation at the API server to the "
         f"file in the pod (n = {len(lags)}): median {statistics.median(lags):.2f} s, longest {max(lags):.2f} s.",
         ("sweep", "start-up", "walk", "÷ (rounds × duration)"),
         rows,
@@ -191,7 +192,8 @@ def _against_ucx(cluster: Cluster, scene: Scene) -> None:
         "The plain estimate against a READ by UCX",
         f"351.75 MiB ({TOKENS:,} tokens × {BYTES_PER_TOKEN:,} B): predicted from the operator's own sweep with iperf3, "
         f"and read between two pods on the same links by ucx_perftest ({_ucx_version()}; ucp_get, pieces of "
-        f"{DESCRIPTOR_BYTES // 1024} KiB, {OUTSTANDING} outstanding, over TCP; median of {READS}), as NIXL reads KV blocks. Information, "
+        f"{DESCRIPTOR_BYTES // 1024} KiB, {OUTSTANDING} outstanding, over TCP; median of {READS}), as NIXL reads KV blocks. "
+        "Information, "
         "no limit: what the link alone says is not claimed for faster networks.",
         ("link", "measured", "predicted", "read in", "error"),
         rows,
