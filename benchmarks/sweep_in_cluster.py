@@ -192,9 +192,8 @@ def _against_ucx(cluster: Cluster, scene: Scene) -> None:
         "The plain estimate against a READ by UCX",
         f"351.75 MiB ({TOKENS:,} tokens × {BYTES_PER_TOKEN:,} B): predicted from the operator's own sweep with iperf3, "
         f"and read between two pods on the same links by ucx_perftest ({_ucx_version()}; ucp_get, pieces of "
-        f"{DESCRIPTOR_BYTES // 1024} KiB, {OUTSTANDING} outstanding, over TCP; median of {READS}), as NIXL reads KV blocks. "
-        "Information, "
-        "no limit: what the link alone says is not claimed for faster networks.",
+        f"{DESCRIPTOR_BYTES // 1024} KiB, {OUTSTANDING} outstanding, over TCP; median of {READS}), as NIXL reads "
+        "KV blocks. Information, no limit: what the link alone says is not claimed for faster networks.",
         ("link", "measured", "predicted", "read in", "error"),
         rows,
     )
