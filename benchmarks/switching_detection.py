@@ -27,11 +27,8 @@ INTERVAL_SECONDS = 5.0
 AFTER_INTERVAL_SECONDS = 5.0
 FRONTENDS = 2
 Change = Callable[[Worker], Worker]
-LOSSES: dict[str, Change] = {
-    "a worker comes back whose card says that it publishes none": lambda worker: replace(worker, prefix_caching=False),
-    "a worker comes back whose engine says no word": lambda worker: replace(worker, silent=True, zmq_events=False),
-}
-TRIALS_OF_EACH = 6
+FEWEST, MOST_SECONDS = 10, 340.0
+"""Trials go on for so long; fewer than ten tell too little."""
 EVENTS = ConditionType.KV_EVENTS_HEALTHY
 
 
@@ -88,11 +85,24 @@ def comes_back(made: Gate, change: Change) -> float:
     return time.monotonic()
 
 
-def trial(made: Gate, change: Change) -> Trial:
+def speechless(worker: Worker) -> Worker:
+    """Its card says that it publishes no KV events."""
+    return replace(worker, prefix_caching=False)
+
+
+def trials(made: Gate) -> list[Trial]:
+    began, done = time.monotonic(), list[Trial]()
+    while time.monotonic() < began + MOST_SECONDS:
+        done.append(trial(made))
+        print(f"{done[-1].found:.1f} s, {done[-1].served:.1f} s", flush=True)
+    return done
+
+
+def trial(made: Gate) -> Trial:
     made.asked(criteria={"routing": {}}, monitor__interval=f"{INTERVAL_SECONDS:.0f}s")
     routed(made)
     turns_until(made, lambda taken: told(taken.decision.status, EVENTS)[0] == "True", "events that flow")
-    lost = comes_back(made, change)
+    lost = comes_back(made, speechless)
     with Frontends(made).watched() as fronts:
         turns_until(made, _reverts, "the loss to be found")
         found = time.monotonic()
@@ -108,29 +118,30 @@ def _reverts(taken: Turn) -> bool:
     return any(isinstance(step, Revert) for step in taken.decision.steps)
 
 
-def row(name: str, trials: list[Trial]) -> tuple[str, ...]:
-    spans = ([one.found for one in trials], [one.acted for one in trials], [one.served for one in trials])
-    told_spans = (f"{statistics.median(found):.1f} s / {max(found):.1f} s" for found in spans)
-    return (name, str(len(trials)), *told_spans)
+def spans(of: str, seconds: list[float]) -> tuple[str, ...]:
+    return (of, f"{statistics.median(seconds):.1f} s", f"{max(seconds):.1f} s")
 
 
 def main() -> bool:
     limit = INTERVAL_SECONDS + AFTER_INTERVAL_SECONDS
     with gate(FRONTENDS) as made, SteadyLoad(made.door, REQUESTS_PER_SECOND):
-        found = {name: [trial(made, change) for _ in range(TRIALS_OF_EACH)] for name, change in LOSSES.items()}
-    whole = [one for trials in found.values() for one in trials]
+        done = trials(made)
     publish(
         "switching-detection",
         "From lost KV events to round-robin at every frontend",
-        f"kvgate's ring over a real API server, {FRONTENDS} real frontends and two mock workers, "
-        f"{REQUESTS_PER_SECOND} requests per second, monitor.interval {INTERVAL_SECONDS:g} s. Events are lost when the "
-        "worker is healthy again. A loss holds once two looks, an interval apart, have found it; from there every "
-        f"frontend must be on round-robin within the interval + {AFTER_INTERVAL_SECONDS:g} s = {limit:g} s, of which "
-        "the frontends' own start takes most. Each cell: median / worst.",
-        ("what happens", "n", "loss → it holds", "it holds → round-robin", "loss → round-robin"),
-        [*(row(name, trials) for name, trials in found.items()), row("**all**", whole)],
+        f"{len(done)} times: kvgate's ring over a real API server, {FRONTENDS} real frontends and two mock workers, "
+        f"{REQUESTS_PER_SECOND} requests per second, monitor.interval {INTERVAL_SECONDS:g} s. A worker crashes and "
+        "comes back with events off; they are lost once it is healthy. A loss holds once two looks, an interval apart, "
+        f"have found it; from there every frontend must be on round-robin within the interval + "
+        f"{AFTER_INTERVAL_SECONDS:g} s = {limit:g} s, most of which the frontends take to start.",
+        ("span", "median", "worst"),
+        [
+            spans("loss → it holds", [one.found for one in done]),
+            spans(f"it holds → round-robin (limit {limit:g} s)", [one.acted for one in done]),
+            spans("loss → round-robin", [one.served for one in done]),
+        ],
     )
-    return max(one.acted for one in whole) <= limit
+    return len(done) >= FEWEST and max(one.acted for one in done) <= limit
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from tests.dynamo_real.switching_gate import Gate, outages, stopped
 from tests.dynamo_stage.load import SteadyLoad
 from tests.dynamo_stage.standin.samples import set_modes
 
-ROUNDS = 2
+ROUNDS = 3
 ANSWERS_AFTER = 2 * REQUESTS_PER_SECOND
 LOST = replace(WON, runs=tuple(run(block, arm, 2.0 if arm is Arm.KV else 1.0) for block in range(8) for arm in Arm))
 CRITERIA = {"routing": {}, "disaggregation": {"ttftBudget": "2s"}}
@@ -115,10 +115,11 @@ def main() -> bool:
     with gate(frontends=1) as made, SteadyLoad(made.door, REQUESTS_PER_SECOND) as load:
         for _ in range(ROUNDS):
             ours(made, load)
+    with gate(frontends=1) as made, SteadyLoad(made.door, REQUESTS_PER_SECOND) as by_hand:
         patched(made, lambda spec: set_modes(spec, "prefill", "decode"))
         for _ in range(ROUNDS):
             for switch in BY_HAND:
-                _take(switch, made, load)
+                _take(switch, made, by_hand)
     publish(
         "switching-requests",
         "Requests that fail in a switch",
@@ -128,7 +129,7 @@ def main() -> bool:
         "asked to stop. An outage is every other failure: the model not found, not ready or not "
         "reachable. Limit for kvgate: no outage, and two requests of Dynamo's own per switch.",
         ("switch", "way", "times", "requests", "between generations", "in a frontend that stops", "in an outage"),
-        [row(switch, load) for switch in (*ROUND, *BY_HAND)],
+        [*(row(switch, load) for switch in ROUND), *(row(switch, by_hand) for switch in BY_HAND)],
     )
     mine = {f"{switch.what}, {switch.way}" for switch in ROUND}
     own = [one for one in (*load.raced(), *stopped(load)) if one.phase in mine]
