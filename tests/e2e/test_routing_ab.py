@@ -145,7 +145,7 @@ def selectors_of(access: Access, pod: Document) -> list[str]:
     assert services
     assert slices
     selecting = [one for one in services if (held := one["spec"].get("selector")) and held.items() <= labels]
-    holding = [one for one in slices if address in str(one.get("endpoints"))]
+    holding = [one for one in slices if any(address in end["addresses"] for end in one.get("endpoints") or ())]
     return [str(one["metadata"]["name"]) for one in (*selecting, *holding)]
 
 
