@@ -14,11 +14,13 @@ from kubernetes import client as kubernetes
 from kvgate.core.ab.evidence import JobState
 from kvgate.core.decide import decide
 from kvgate.core.steps import CollectBenchmark, StartBenchmark
+from kvgate.dynamo.published import Published
 from kvgate.edge.cluster.benchmarks import stored_plan
 from kvgate.edge.cluster.client import BENCHMARKS
 from kvgate.edge.cluster.ground import ClusterGround
 from kvgate.edge.cluster.sweeps import ProbePolicy
 from kvgate.edge.errors import MeasureError
+from kvgate.edge.worker_config import WorkerConfig
 from kvgate_bench.wire import Asked, Ending, Plan, RunResult, Sent, encode_ending, encode_run
 from tests.cluster.waiting import eventually
 from tests.dynamo.workers import metadata_document
@@ -30,6 +32,20 @@ __all__ = ["workers_kind"]
 RUNTIME = {"kv_event_publishing_enabled": True, "total_kv_blocks": 1 << 17}
 ROUTING = {"routing": {"kvEvents": "Ignored", "benchmark": {"targetRef": {"name": "staging"}}}}
 IDS = ("11", "12")
+
+
+def ground(yard: Yard, config: str = "{}") -> ClusterGround:
+    """One whose workers serve this config.json: no process answers at their addresses."""
+
+    def read(_: Published) -> WorkerConfig:
+        return WorkerConfig(config, "w1")
+
+    return ClusterGround(yard.client, lambda: yard.policy, yard.clock, worker_config=read, namespaces=[yard.namespace])
+
+
+@pytest.fixture(autouse=True)
+def played_config(yard: Yard) -> None:
+    yard.ground = ground(yard)
 
 
 def staging(yard: Yard, *, image: str = "") -> None:
@@ -171,6 +187,19 @@ def test_it_is_made_kept_and_cleared_and_the_verdict_rests_on_it(yard: Yard) -> 
     assert index["spec"]["ranOn"] == "staging"
 
 
+@pytest.mark.parametrize(
+    ("config", "span"),
+    [
+        pytest.param('{"vocab_size": 2560}', (160, 2399), id="a small one is kept to"),
+        pytest.param("{}", (1000, 31_999), id="one that is not stated is taken to be large"),
+    ],
+)
+def test_its_prompts_are_of_the_workers_vocabulary(yard: Yard, config: str, span: tuple[int, int]) -> None:
+    yard.ground = ground(yard, config)
+    plan = started(yard)
+    assert (plan.first_token, plan.last_token) == span
+
+
 def test_nothing_of_a_deployment_selects_its_pod(yard: Yard) -> None:
     """Also where one deployment's name begins another's: the shadows serve the exact namespace of staging's workers."""
     started(yard)
@@ -219,7 +248,7 @@ def test_an_operator_that_died_between_the_status_and_the_job_makes_it_under_the
     pool, world = yard.observe()
     decision = decide(pool, world, yard.clock())
     yard.ground.write_status(pool, decision.status)
-    yard.ground = ClusterGround(yard.client, lambda: yard.policy, yard.clock, namespaces=[yard.namespace])
+    yard.ground = ground(yard)
     [step] = turn(yard)
     assert step == StartBenchmark(decision.status.benchmark.run_id if decision.status.benchmark else "")
     assert len(yard.names("jobs")) == 1
