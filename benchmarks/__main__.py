@@ -8,6 +8,7 @@ from benchmarks import (
     decide_scaling,
     estimate_against_truth,
     operator_load,
+    routing_aa,
     routing_ab_power,
     sweep_in_cluster,
     sweep_overhead,
@@ -25,6 +26,7 @@ if __name__ == "__main__":
             ("operator_load", operator_load.main),
             ("sweep_in_cluster", sweep_in_cluster.main),
             ("routing_ab_power", routing_ab_power.main),
+            ("routing_aa", routing_aa.main),
             ("switching_detection", switching_detection.main),
             ("switching_requests", switching_requests.main),
         )
