@@ -113,7 +113,7 @@ def test_it_keeps_image_environment_and_files_and_drops_what_is_the_live_ones_ow
 
 
 def test_it_may_run_where_the_frontend_may_and_is_not_bound_to_its_node() -> None:
-    nodes = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}
+    nodes: dict[str, object] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}
     assert made().placement == {
         "nodeSelector": {"pool": "serving"},
         "tolerations": [{"key": "serving", "operator": "Exists"}],
