@@ -133,9 +133,17 @@ def test_a_pool_without_status_is_not_current() -> None:
     assert found.status.observed_generation == -1
 
 
+def _swept(run_id: str) -> Document:
+    """A sweep that could never be looked for: its run's ID fits neither a label nor a name."""
+    return {"sweep": {"runID": run_id, "startedAt": "2026-11-30T12:00:00Z", "reason": "by hand"}}
+
+
 @pytest.mark.parametrize(
     ("status", "path", "says"),
     [
+        (_swept("Dance"), "status.sweep.runID", "should match"),
+        (_swept("a,b in (c"), "status.sweep.runID", "should match"),
+        (_swept("r" * 64), "status.sweep.runID", "Too long"),
         ({"permitted": ["Everything"]}, "status.permitted[0]", "supported values"),
         ({"capabilities": [{"name": "Routing"}] * 2}, "status.capabilities", "Duplicate value"),
         ({"conditions": [{"type": "Ready"}]}, "status.conditions[0].status", "Required value"),

@@ -9,6 +9,9 @@ from pydantic import AwareDatetime, Field
 from kvgate.api.wire import Condition, ListMap, Text, Wire
 from kvgate.api.words import ApprovalState, Capability, Outcome
 
+RunID = Annotated[str, Field(alias="runID", max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
+"""What a run is called: it stands in labels and in names of what is made for it."""
+
 
 class ApprovalStatus(Wire):
     """Where the approval of one capability stands."""
@@ -171,7 +174,7 @@ class SweepJob(Wire):
 class SweepStatus(Wire):
     """The sweep that is under way."""
 
-    run_id: Annotated[str, Field(alias="runID")]
+    run_id: RunID
     started_at: AwareDatetime
     reason: str
     schedule_digest: str = ""
@@ -182,7 +185,7 @@ class SweepStatus(Wire):
 class EventsProbeRun(Wire):
     """The event probe that is under way."""
 
-    run_id: Annotated[str, Field(alias="runID")]
+    run_id: RunID
     started_at: AwareDatetime
     job_uid: Annotated[str, Field(alias="jobUID")] = ""
 
@@ -190,7 +193,7 @@ class EventsProbeRun(Wire):
 class BenchmarkRun(Wire):
     """The routing A/B that is under way: what it runs on, and what of it must not change meanwhile."""
 
-    run_id: Annotated[str, Field(alias="runID")]
+    run_id: RunID
     started_at: AwareDatetime
     ran_on: str
     on_live: bool = False
