@@ -7,8 +7,9 @@ import pytest
 from kvgate.api.selectors import LabelSelector
 from kvgate.core.target import TargetProblem, TargetView
 from kvgate.core.world import KVKnown, KVUnknown
+from kvgate.edge.cluster.client import POOLS
 from kvgate.edge.cluster.sweeps import ProbePolicy
-from kvgate.edge.errors import PoolGoneError
+from kvgate.edge.errors import EdgeError, PoolGoneError
 from tests.edge.cluster.yard import Yard, in_namespace, sample, set_ready
 
 pytestmark = pytest.mark.api
@@ -117,3 +118,16 @@ def test_a_pool_cannot_be_measured_without_an_image_or_on_a_network_that_is_not_
         *("patch", "kvpool", "qwen3", "--type=merge", "-p", '{"spec":{"fabric":{"probe":{"hostNetwork":true}}}}')
     )
     assert "probe.allowHostNetwork" in yard.observe()[1].sweep_problem
+
+
+def test_a_time_in_the_status_that_is_none_is_told_with_its_field_and_mends_by_its_correction(yard: Yard) -> None:
+    """The API server takes it for a time; nothing is to be forgotten for that, so nothing is done either."""
+    body = yard.get("kvpool", "qwen3")
+    body["status"] = {"lastSweepAt": "0000-01-01T00:00:00Z"}
+    yard.client.replace(POOLS, yard.namespace, body, "status")
+    with pytest.raises(EdgeError, match=r"status\.lastSweepAt: .*kubectl edit --subresource=status"):
+        yard.observe()
+
+    body = yard.get("kvpool", "qwen3") | {"status": {}}
+    yard.client.replace(POOLS, yard.namespace, body, "status")
+    assert yard.observe()[0].status.last_sweep_at is None

@@ -88,7 +88,10 @@ def _stored(body: Document, key: str) -> InferencePool:
     read = read_pool(completed(_source(body)))
     if isinstance(read, InferencePool):
         return read
-    raise EdgeError(f"InferencePool {key}: {read[0]}; the CRD in the cluster and this operator differ: apply crds/")
+    remedy = "the CRD in the cluster and this operator differ: apply crds/"
+    if read[0].path.startswith("status."):
+        remedy = f"whoever wrote it by hand must correct it (kubectl edit --subresource=status), else {remedy}"
+    raise EdgeError(f"InferencePool {key}: {read[0]}; nothing is judged or patched until then; {remedy}")
 
 
 def _read(stored: InferencePool, objects: Objects) -> ReadPool:
