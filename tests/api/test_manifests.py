@@ -45,7 +45,7 @@ def test_kustomize_reads_nothing_outside_its_roots_and_a_plain_directory_works_t
     again = installed.kubectl("apply", "-k", ROOT / "manifests", check=True).stdout
     assert again.count("unchanged") == len(again.splitlines()) == 17
     plain = installed.kubectl("apply", "--dry-run=server", "-f", ROOT / "crds", check=True).stdout
-    assert len(plain.splitlines()) == 3
+    assert len(plain.splitlines()) == 4
 
 
 @pytest.mark.api
