@@ -13,7 +13,6 @@ from benchmarks import (
     sweep_in_cluster,
     sweep_overhead,
     switching_detection,
-    switching_requests,
 )
 
 if __name__ == "__main__":
@@ -28,7 +27,6 @@ if __name__ == "__main__":
             ("routing_ab_power", routing_ab_power.main),
             ("routing_aa", routing_aa.main),
             ("switching_detection", switching_detection.main),
-            ("switching_requests", switching_requests.main),
         )
         if not run()
     ]
