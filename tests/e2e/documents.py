@@ -63,10 +63,14 @@ def without_modes(document: Document) -> Document:
 def pool(
     name: str, sides: tuple[str, str], budget: str, requests_per_second: str = "0.2", **fabric: object
 ) -> Document:
-    """The sample pool over the path from one node to another, by their hostnames; measured for TEST_SECONDS."""
+    """The sample pool over the path from one node to another, by their hostnames; measured for TEST_SECONDS.
+
+    What others hold it leaves to them, as is the default: the deployment here leaves the mode to kvgate.
+    """
     document = sample("pool.yaml")
     document["metadata"] |= {"name": name, "namespace": NAMESPACE}
     spec = document["spec"]
+    spec.pop("enforcement")
     spec["targetRef"]["name"] = name
     prefill, decode = ({"matchLabels": {"kubernetes.io/hostname": node}} for node in sides)
     spec["workload"]["peakRequestsPerSecond"] = requests_per_second
