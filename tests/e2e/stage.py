@@ -29,6 +29,7 @@ GAIE_CRD = DATA / "gaie-crd.yaml"
 GAIE_POOL = "inferencepools.inference.networking.k8s.io"
 DGD = "dynamographdeployments.v1beta1.nvidia.com"
 POOL, APPROVAL, REPORT = "inferencepools.kvgate.dev", "gateapprovals.kvgate.dev", "fabricreports.kvgate.dev"
+AB_REPORT = "benchmarkreports.kvgate.dev"
 ACCOUNT = "kvgate-operator"
 IDLE_SECONDS = 1.5
 SPLIT, AS_BEFORE = ("prefill", "decode"), (None, None)
@@ -57,9 +58,9 @@ class Stage:
         """As docs/operating.md says, but for the operator's own pod: the operator is a process here."""
         self.access.kubectl("apply", "-k", ROOT / "manifests", check=True)
         self.access.kubectl("scale", "deployment", "--all", "--replicas=0", "-n", SYSTEM, check=True)
-        self.access.wait_established(POOL, APPROVAL, REPORT)
+        self.access.wait_established(POOL, APPROVAL, REPORT, AB_REPORT)
         self._load_foreign_crds()
-        served = ("get", f"{POOL},{APPROVAL},{REPORT},{DGD}", "-A")
+        served = ("get", f"{POOL},{APPROVAL},{REPORT},{AB_REPORT},{DGD}", "-A")
         eventually(lambda: self.access.kubectl(*served).returncode == 0, 30)
         level = {"pod-security.kubernetes.io/enforce": "restricted"}
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": level}}
