@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from kvgate.api.words import Capability
 from kvgate.core.ab.evidence import BenchmarkEvidence, Subject
-from kvgate.core.benchmark_criteria import digest
+from kvgate.core.digests import digest
 from kvgate.core.target import Switch, TargetView
 from kvgate.core.world import World
 from tests.core import cases

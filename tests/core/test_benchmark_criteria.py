@@ -10,7 +10,8 @@ import pytest
 from kvgate.api.words import Capability, Outcome
 from kvgate.core.ab.evidence import BenchmarkEvidence, Subject
 from kvgate.core.ab.experiment import Arm, Experiment, Workload
-from kvgate.core.benchmark_criteria import benchmark_won, chosen, digest
+from kvgate.core.benchmark_criteria import benchmark_won, chosen
+from kvgate.core.digests import digest
 from kvgate.core.findings import worst
 from kvgate.core.judged import judge_capability
 from kvgate.core.judging import Case

@@ -9,10 +9,11 @@ import pytest
 
 from kvgate.api.status import BenchmarkRun, SweepStatus
 from kvgate.api.words import Capability
-from kvgate.core.ab.evidence import BenchmarkGround, BenchmarkJob, JobState
-from kvgate.core.benchmark_criteria import digest
+from kvgate.core.ab.evidence import BenchmarkGround
 from kvgate.core.benchmarking import LONGEST, REST
 from kvgate.core.decide import decide
+from kvgate.core.digests import digest
+from kvgate.core.runs import JobState, RunningJob
 from kvgate.core.steps import AbandonBenchmark, CollectBenchmark, Decision, StartBenchmark
 from kvgate.core.target import Switch, TargetProblem, TargetView, Toggle
 from kvgate.core.world import Nodes, Pool, World
@@ -29,7 +30,7 @@ WINDOWS = [{"schedule": "0 11 * * *", "duration": "2h"}]
 """Open at noon, when these turns are."""
 FENCE = BenchmarkRun(run_id="run-1", started_at=NOW, ran_on="staging", generation=4, cards="cards")
 RECORDED = FENCE.model_copy(update={"job_uid": "job"})
-RUNNING = BenchmarkJob("run-1", "job", JobState.RUNNING)
+RUNNING = RunningJob("run-1", "job", JobState.RUNNING)
 ENDED = replace(RUNNING, state=JobState.ENDED)
 
 

@@ -10,8 +10,8 @@ import pytest
 from kvgate.api.status import PoolStatus
 from kvgate.api.words import Capability, ConditionType, Outcome
 from kvgate.core.ab.evidence import BenchmarkEvidence, Subject
-from kvgate.core.benchmark_criteria import digest
 from kvgate.core.decide import decide
+from kvgate.core.digests import digest
 from kvgate.core.events_seen import EventsSeen, Routes
 from kvgate.core.judged import judge_capability
 from kvgate.core.judging import Case

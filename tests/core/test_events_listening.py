@@ -9,11 +9,11 @@ import pytest
 
 from kvgate.api.status import BenchmarkRun, EventsProbeRun
 from kvgate.api.words import Capability, Outcome
-from kvgate.core.ab.evidence import BenchmarkJob, JobState
 from kvgate.core.decide import decide
 from kvgate.core.events import judge_events
 from kvgate.core.events_listening import LONGEST, REST, endpoints_of
 from kvgate.core.events_seen import EventsSeen, Heard, Hears, Listening, Routes
+from kvgate.core.runs import JobState, RunningJob
 from kvgate.core.steps import AbandonListening, CollectListening, Decision, Listen
 from kvgate.core.target import Switch
 from kvgate.core.world import World
@@ -40,7 +40,7 @@ SILENT = seen(worker("w1", *engines(5, 10, 15)), worker("w2", *engines(0, 0, 0))
 FINE = seen()
 RUN = EventsProbeRun(run_id="r1", started_at=NOW - timedelta(minutes=2))
 MADE = RUN.model_copy(update={"job_uid": "u1"})
-RUNNING, ENDED = (BenchmarkJob("r1", "u1", state) for state in (JobState.RUNNING, JobState.ENDED))
+RUNNING, ENDED = (RunningJob("r1", "u1", state) for state in (JobState.RUNNING, JobState.ENDED))
 ANOTHER = replace(ENDED, uid="u2")
 HEARD = Listening("r1", NOW, endpoints_of(SILENT))
 
@@ -149,7 +149,7 @@ FENCES = [
 )
 def test_the_fence_goes_on_where_it_stands(
     fence: EventsProbeRun,
-    job: BenchmarkJob | None,
+    job: RunningJob | None,
     events: EventsSeen | None,
     wanted: type[object] | None,
     kept: EventsProbeRun | None,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kvgate.api.words import ConditionType
 from kvgate.core.ab.evidence import BenchmarkEvidence, Subject
 from kvgate.core.ab.experiment import Arm, Experiment
-from kvgate.core.benchmark_criteria import digest
+from kvgate.core.digests import digest
 from kvgate.core.steps import Enable, Revert
 from kvgate.core.target import Switch, TargetView
 from kvgate.core.world import World

@@ -11,8 +11,8 @@ import pytest
 from kvgate.api.status import BaselineEntry, HistoryEntry, Operation, TargetStatus
 from kvgate.api.words import Capability, ConditionType
 from kvgate.core.ab.evidence import BenchmarkEvidence, Subject
-from kvgate.core.benchmark_criteria import digest
 from kvgate.core.decide import decide
+from kvgate.core.digests import digest
 from kvgate.core.events_seen import EventsSeen, FrontendLook
 from kvgate.core.steps import Decision, Enable, Revert
 from kvgate.core.target import Switch, TargetView

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from kvgate.api.wire import API_VERSION
 from kvgate.core.ab.evidence import BenchmarkEvidence, Subject
 from kvgate.core.ab.experiment import Experiment
-from kvgate.core.benchmark_criteria import digest
+from kvgate.core.digests import digest
 from kvgate.core.target import TargetView
 from kvgate.core.world import World
 from kvgate.edge.cluster.reading import ReadPool

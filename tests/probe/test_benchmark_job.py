@@ -9,6 +9,7 @@ import pytest
 
 from kvgate.api.pool import Benchmark, Prompt
 from kvgate.api.wire import KeyRef
+from kvgate.core.digests import digest
 from kvgate.dynamo.shadow import Shadow, shadows
 from kvgate.probe.benchmark_job import (
     CONTAINER,
@@ -21,7 +22,7 @@ from kvgate.probe.benchmark_job import (
     plan_config_map,
 )
 from kvgate.probe.benchmark_plan import Served, plan_ab, requests_per_run
-from kvgate.probe.jobs import Owner, digest
+from kvgate.probe.jobs import Owner
 from kvgate_bench import workload
 from kvgate_bench.wire import BUILT_IN, TRACE, Plan, decode_plan, encode_plan
 from tests.dynamo.test_shadow import NAMESPACE, POD, PORTS

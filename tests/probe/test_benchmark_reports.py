@@ -26,13 +26,14 @@ from kvgate.core.ab.experiment import (
     Run,
     Workload,
 )
+from kvgate.core.digests import digest
 from kvgate.probe.benchmark_reports import (
     NamedBenchmark,
     read_benchmarks,
     superseded_benchmarks,
     to_benchmark_reports,
 )
-from kvgate.probe.shards import digest, packed, unpacked
+from kvgate.probe.shards import packed, unpacked
 from tests.core.ab.trials import but, experiment, failing
 
 NOW = datetime(2027, 1, 31, 12, tzinfo=UTC)

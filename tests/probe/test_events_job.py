@@ -9,6 +9,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
+from kvgate.core.digests import digest
 from kvgate.core.events_seen import EventsSeen, Heard, Hears
 from kvgate.core.workers import PodRole, WorkerPod
 from kvgate.probe.events_job import (
@@ -21,7 +22,7 @@ from kvgate.probe.events_job import (
     plan_listening,
 )
 from kvgate.probe.events_results import MOST_LOG_CHARACTERS, read_listening
-from kvgate.probe.jobs import Owner, digest
+from kvgate.probe.jobs import Owner
 from kvgate_probe.kvevents_wire import Endpoint, Plan, decode_plan, encode_plan
 from tests.core.event_looks import ANNOUNCED, BLOCK, seen, with_advert, worker
 

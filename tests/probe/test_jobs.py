@@ -8,6 +8,7 @@ import kubernetes_validate
 import pytest
 
 from kvgate.api.words import Phase
+from kvgate.core.digests import digest
 from kvgate.probe.jobs import (
     PEERS,
     SCHEDULE_KEY,
@@ -15,7 +16,6 @@ from kvgate.probe.jobs import (
     PodStyle,
     Seat,
     deadline_seconds,
-    digest,
     job_name,
     schedule_config_map,
     schedule_name,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from datetime import datetime
 
 from kvgate.api.pool import RoutingCriteria
@@ -11,6 +10,7 @@ from kvgate.core import text
 from kvgate.core.ab.evidence import BenchmarkEvidence
 from kvgate.core.ab.experiment import Limits
 from kvgate.core.ab.judgement import judge
+from kvgate.core.digests import digest
 from kvgate.core.findings import Concern, Finding, worst
 from kvgate.core.judging import CLOCK_TOLERANCE, Case
 from kvgate.core.moments import later
@@ -108,8 +108,3 @@ def changes(case: Case, entry: BenchmarkEvidence) -> tuple[str, ...]:
         ("split", then.split == target.split),
     )
     return tuple(what for what, holds in same if not holds)
-
-
-def digest(projection: str) -> str:
-    """SHA-256 in hex of what approvals bind of a deployment."""
-    return hashlib.sha256(projection.encode()).hexdigest()

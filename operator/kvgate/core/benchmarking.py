@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from datetime import timedelta
 
 from kvgate.api.status import BenchmarkRun
 from kvgate.api.words import Capability, Outcome
-from kvgate.core.ab.evidence import BenchmarkGround, JobState
-from kvgate.core.benchmark_criteria import chosen, digest, void
+from kvgate.core.ab.evidence import BenchmarkGround
+from kvgate.core.benchmark_criteria import chosen, void
+from kvgate.core.digests import digest
 from kvgate.core.judged import Judged
 from kvgate.core.judging import Case
 from kvgate.core.moments import later
+from kvgate.core.runs import JobState, run_id
 from kvgate.core.steps import AbandonBenchmark, CollectBenchmark, StartBenchmark
 from kvgate.core.target import TargetView
 from kvgate.core.windows import WindowError, window_open
@@ -49,7 +50,7 @@ def _begun(case: Case, ground: BenchmarkGround) -> BenchmarkRun:
     target = case.world.target
     toggle = target.toggles.get(Capability.ROUTING) if isinstance(target, TargetView) else None
     return BenchmarkRun(
-        run_id=hashlib.sha256(f"{case.pool.uid}/ab/{case.now.isoformat()}".encode()).hexdigest()[:10],
+        run_id=run_id(case.pool.uid, case.now, "ab"),
         started_at=case.now,
         ran_on=ground.ran_on,
         on_live=ground.on_live,

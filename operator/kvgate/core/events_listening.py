@@ -8,10 +8,10 @@ from datetime import timedelta
 
 from kvgate.api.status import EventsProbeRun
 from kvgate.api.words import Outcome
-from kvgate.core.ab.evidence import JobState
 from kvgate.core.events_seen import EventsSeen
 from kvgate.core.judging import Case
 from kvgate.core.moments import later
+from kvgate.core.runs import JobState, run_id
 from kvgate.core.steps import AbandonListening, CollectListening, Listen
 
 LOOK_AGAIN_SECONDS = 5.0
@@ -52,8 +52,8 @@ def listening(case: Case, *, may_start: bool) -> Listens:
         return _under_way(case, fence, may_start=may_start)
     if not may_start or not due(case):
         return Listens()
-    run_id = hashlib.sha256(f"{case.pool.uid}/events/{case.now.isoformat()}".encode()).hexdigest()[:10]
-    return Listens(Listen(run_id), EventsProbeRun(run_id=run_id, started_at=case.now))
+    run = run_id(case.pool.uid, case.now, "events")
+    return Listens(Listen(run), EventsProbeRun(run_id=run, started_at=case.now))
 
 
 def due(case: Case) -> bool:

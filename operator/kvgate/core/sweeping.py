@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -13,6 +12,7 @@ from kvgate.core.findings import Finding
 from kvgate.core.judged import Judged
 from kvgate.core.judging import CLOCK_TOLERANCE, Case
 from kvgate.core.moments import later
+from kvgate.core.runs import run_id
 from kvgate.core.steps import Line, Measure
 from kvgate.core.switching import Move
 
@@ -35,7 +35,7 @@ def sweep_due(case: Case, judged: tuple[Judged, ...]) -> Measure | None:
     if not judged or not paths:
         return None
     reason = _reason(case, judged)
-    return Measure(run_id(case), paths, reason) if reason else None
+    return Measure(run_id(case.pool.uid, case.now), paths, reason) if reason else None
 
 
 def measurable(case: Case) -> tuple[Path, ...]:
@@ -99,12 +99,6 @@ def _earliest(case: Case) -> datetime | None:
     told = (*ended, case.pool.status.last_sweep_at, gone)
     past = [moment for moment in told if moment is not None and moment - case.now <= CLOCK_TOLERANCE]
     return later(max(past), case.world.least_sweep_interval) if past else None
-
-
-def run_id(case: Case) -> str:
-    """Names the sweep that this turn starts: the same turn read twice names the same run."""
-    seed = f"{case.pool.uid}/{case.now.isoformat()}"
-    return hashlib.sha256(seed.encode()).hexdigest()[:10]
 
 
 def next_sweep_in(case: Case) -> timedelta | None:

@@ -9,12 +9,13 @@ from functools import cached_property
 
 from kvgate.api.pool import PoolSpec
 from kvgate.api.status import PoolStatus, SweepJob
-from kvgate.core.ab.evidence import BenchmarkEvidence, BenchmarkGround, BenchmarkJob
+from kvgate.core.ab.evidence import BenchmarkEvidence, BenchmarkGround
 from kvgate.core.approvals import GivenApproval
 from kvgate.core.estimate import KVSize
 from kvgate.core.events_seen import EventsSeen
 from kvgate.core.evidence import Evidence, NodeIdentity, Path
 from kvgate.core.metrics_seen import MetricsSeen
+from kvgate.core.runs import RunningJob
 from kvgate.core.serving import ServingSeen
 from kvgate.core.target import TargetProblem, TargetView
 from kvgate.core.workers import WorkerPod
@@ -137,8 +138,8 @@ class World:
     benchmark_problem: str = ""
     benchmark_ground: BenchmarkGround | None = None
     """What an A/B would run on; None where none is asked for, or nobody could run one."""
-    benchmark_job: BenchmarkJob | None = None
-    listener: BenchmarkJob | None = None
+    benchmark_job: RunningJob | None = None
+    listener: RunningJob | None = None
     """The event probe's Job that is under way; None where there is none of ours."""
     listener_problem: str = ""
     """Why none can be made."""

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kvgate.api.wire import KeyRef
-from kvgate.probe.jobs import PROBE_USER, Manifest, Owner, RunJob, config_map, digest, job_name
+from kvgate.core.digests import digest
+from kvgate.probe.jobs import PROBE_USER, Manifest, Owner, RunJob, config_map, job_name
 from kvgate_bench.wire import QUIET_SECONDS, Plan, encode_plan
 
 CONTAINER = "load"

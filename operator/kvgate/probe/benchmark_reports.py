@@ -13,9 +13,10 @@ from kvgate.core.ab import summary
 from kvgate.core.ab.evidence import BenchmarkEvidence
 from kvgate.core.ab.gain import gain
 from kvgate.core.ab.judgement import countable
+from kvgate.core.digests import digest
 from kvgate.probe import benchmark_rows as rows
 from kvgate.probe.indexes import BadReport, Reader, Rows, beyond_newest, check_moment, report_name
-from kvgate.probe.shards import ENCODING, digest
+from kvgate.probe.shards import ENCODING
 
 MOST_FAMILIES = 32
 _RUNS_PER_SHARD = 16

@@ -8,10 +8,11 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 
+from kvgate.core.digests import digest
 from kvgate.core.events_listening import LISTEN_SECONDS
 from kvgate.core.events_seen import EventsSeen
 from kvgate.core.workers import WorkerPod
-from kvgate.probe.jobs import PROBE_USER, START_SECONDS, Manifest, Owner, RunJob, config_map, digest, job_name
+from kvgate.probe.jobs import PROBE_USER, START_SECONDS, Manifest, Owner, RunJob, config_map, job_name
 from kvgate_probe.kvevents_wire import MOST_ENDPOINTS, Endpoint, Plan, encode_plan, ip_of
 
 CONTAINER = "listen"

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kvgate.api.wire import API_VERSION
+from kvgate.core.digests import digest
 from kvgate_probe.wire import Schedule, encode_schedule
 
 Manifest = dict[str, object]
@@ -66,11 +67,6 @@ def schedule_name(owner: Owner, run_id: str) -> str:
 def job_name(owner: Owner, run_id: str, node: str) -> str:
     """The same for the same pool, run and node, so that a second attempt to make the Job finds the first."""
     return _name(owner, run_id, node)
-
-
-def digest(text: str) -> str:
-    """SHA-256 in hex of a schedule as it is given to the walkers."""
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def labels(owner: Owner, run_id: str) -> dict[str, str]:

@@ -10,9 +10,10 @@ from typing import Any
 from kvgate.api.objects import FabricReport
 from kvgate.api.report import PoolRef, ReportSpec, ShardRef
 from kvgate.api.words import Memory, Phase
+from kvgate.core.digests import digest
 from kvgate.core.evidence import Evidence, Failure, FailureKind, Layer, NodeIdentity, Path, Sample, Uplink
 from kvgate.probe.indexes import BadReport, Reader, Rows, beyond_newest, check_moment, report_name
-from kvgate.probe.shards import ENCODING, digest
+from kvgate.probe.shards import ENCODING
 
 FEWEST_KEPT = 2
 """A failed sweep is confirmed by the one before it, so two are always kept."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import gzip
-import hashlib
 import json
 import zlib
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 from kvgate.api.report import PoolRef, ShardRef
+from kvgate.core.digests import digest
 
 ENCODING = "json+gzip+base64"
 SHARD_CHARACTERS = 900_000
@@ -39,11 +39,6 @@ def packed(body: Mapping[str, Any]) -> str:
     """The same text for the same object."""
     text = json.dumps(body, separators=(",", ":"), allow_nan=False)
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
-
-
-def digest(text: str) -> str:
-    """SHA-256 in hex."""
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def unpacked(ref: ShardRef, index: Sharded, by_name: Mapping[str, Sharded]) -> dict[str, Any]:

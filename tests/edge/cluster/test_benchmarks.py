@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from kubernetes import client as kubernetes
 
-from kvgate.core.ab.evidence import JobState
 from kvgate.core.decide import decide
+from kvgate.core.runs import JobState
 from kvgate.core.steps import CollectBenchmark, StartBenchmark
 from kvgate.dynamo.published import Published
 from kvgate.edge.cluster.benchmarks import stored_plan

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from kubernetes import client as kubernetes
 
-from kvgate.core.ab.evidence import JobState
 from kvgate.core.decide import decide
 from kvgate.core.events import judge_events
 from kvgate.core.events_seen import Hears, Listening
+from kvgate.core.runs import JobState
 from kvgate.core.steps import AbandonListening, CollectListening, Listen, Step
 from kvgate.edge.cluster.ground import ClusterGround
 from kvgate.probe.events_job import PLAN_KEY

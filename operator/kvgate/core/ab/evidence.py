@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 
 from kvgate.core.ab.experiment import Experiment
 
@@ -42,23 +41,6 @@ class BenchmarkEvidence:
     experiment: Experiment
     provenance: Provenance = Provenance()
     report: str = ""
-
-
-class JobState(StrEnum):
-    """How far the benchmark's Job is."""
-
-    RUNNING = "Running"
-    ENDED = "Ended"
-
-
-@dataclass(frozen=True)
-class BenchmarkJob:
-    """The Job of the A/B that is under way, as it was found; `trouble` says what keeps it from going on."""
-
-    run_id: str
-    uid: str
-    state: JobState
-    trouble: str = ""
 
 
 @dataclass(frozen=True)

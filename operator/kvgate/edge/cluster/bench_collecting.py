@@ -12,10 +12,11 @@ from kvgate.api.wire import API_VERSION
 from kvgate.core.ab.evidence import BenchmarkEvidence, Provenance, Subject
 from kvgate.core.world import World
 from kvgate.dynamo.document import at, mapping, mappings, shown, text
-from kvgate.edge.cluster.benchmarks import job_of, pods_of_run, stored_plan
+from kvgate.edge.cluster.benchmarks import job_of, stored_plan
 from kvgate.edge.cluster.client import BENCHMARKS, Client, Document, Query, Resource
 from kvgate.edge.cluster.reading import ReadPool
 from kvgate.edge.cluster.refusals import AlreadyExists, Conflict, NotFound, Refused
+from kvgate.edge.cluster.runs import pods_of
 from kvgate.edge.cluster.sweeps import clear
 from kvgate.edge.cluster.walkers import address_of, pod_of
 from kvgate.edge.errors import MeasureError
@@ -64,7 +65,7 @@ def _evidence(
             "the A/B's Job or the plan that it was given is gone or altered: nothing it says can be read"
         )
     plan, uid = kept[0], text(at(job, "metadata", "uid"))
-    pod = pod_of(uid, pods_of_run(client, pool.owner, fence.run_id))
+    pod = pod_of(uid, pods_of(client, pool.owner, fence.run_id))
     log = _log(client, pool.namespace, pod)
     now = world.benchmark_ground
     after = Seen(now.generation, now.cards) if now else Seen(0, "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from kvgate.core.benchmarking import REST
 from kvgate.core.steps import AbandonBenchmark, CollectBenchmark, StartBenchmark
@@ -14,9 +14,9 @@ from kvgate.dynamo.published import Published
 from kvgate.edge.cluster import bench_collecting, bench_serving, benchmarks
 from kvgate.edge.cluster.bench_serving import Serving
 from kvgate.edge.cluster.client import Client
+from kvgate.edge.cluster.faults import Faults
 from kvgate.edge.cluster.reading import ReadPool
 from kvgate.edge.cluster.sweeps import clear
-from kvgate.edge.errors import MeasureError
 from kvgate.edge.observe import ConfigReader
 from kvgate.edge.worker_config import WorkerConfig
 
@@ -31,28 +31,20 @@ class BenchmarkGround:
     ) -> None:
         self._client, self._image, self._clock, self._config = client, image, clock, worker_config
         self._serves: dict[str, Serving | None] = {}
-        self._refused: dict[str, tuple[datetime, str]] = {}
+        self._faults = Faults(clock, REST)
 
     def seen(self, pool: ReadPool, world: World) -> World:
         """The world with what an A/B of this pool would run on, and the Job of the one that is under way."""
         serves = self._serves[pool.uid] = bench_serving.serving(self._client, pool, self._image())
         job = benchmarks.standing(self._client, pool)
-        refused = self._refusal(pool)
+        refused = self._faults.of(pool.uid)
         if refused and job is None and serves is not None and not serves.ground.problem:
             serves = replace(serves, ground=replace(serves.ground, problem=refused))
         return replace(world, benchmark_ground=serves.ground if serves else None, benchmark_job=job)
 
     def forget(self, uid: str) -> None:
         self._serves.pop(uid, None)
-        self._refused.pop(uid, None)
-
-    def _refusal(self, pool: ReadPool) -> str:
-        """Told until the next try is due."""
-        at, why = self._refused.get(pool.uid, (self._clock(), ""))
-        if why and not timedelta(0) <= self._clock() - at < REST:
-            self._refused.pop(pool.uid)
-            return ""
-        return why
+        self._faults.forget(uid)
 
     def do(self, pool: ReadPool, world: World, step: Step) -> None:
         """Raises MeasureError for an A/B that cannot be run or collected; the next look tells why."""
@@ -66,13 +58,9 @@ class BenchmarkGround:
                 clear(self._client, pool.owner, step.run_id)
 
     def _start(self, pool: ReadPool, step: StartBenchmark) -> None:
-        try:
+        with self._faults.noted(pool.uid):
             found = self._serves.get(pool.uid)
             benchmarks.start(self._client, pool, step.run_id, found, self._image(), self._vocabulary_size(found))
-        except MeasureError as error:
-            self._refused[pool.uid] = (self._clock(), str(error))
-            raise
-        self._refused.pop(pool.uid, None)
 
     def _vocabulary_size(self, found: Serving | None) -> int | None:
         """By the config.json that the workers serve; None where it cannot be read or does not say."""

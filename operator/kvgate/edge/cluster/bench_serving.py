@@ -16,8 +16,7 @@ from kvgate.dynamo.shape import Target, read_target
 from kvgate.edge.cluster.client import PODS, TARGETS, WORKERS, Client, Document, Query
 from kvgate.edge.cluster.reading import LONGEST_LABEL, ReadPool
 from kvgate.edge.cluster.refusals import NotFound
-
-_NO_IMAGE = "the operator's settings name no probe image: its administrator must set probe.image"
+from kvgate.edge.cluster.runs import NO_IMAGE
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ def serving(client: Client, pool: ReadPool, image: str) -> Serving | None:
         )
         return Serving(replace(ground, problem=what))
     if not image:
-        return Serving(replace(ground, problem=_NO_IMAGE))
+        return Serving(replace(ground, problem=NO_IMAGE))
     found = _deployment(client, pool.namespace, name)
     if found is None:
         what = f"there is no DynamoGraphDeployment {name} that can be read: its deployer must create it"

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kvgate.api.pool import Benchmark
-from kvgate.core.ab.evidence import BenchmarkJob, JobState
+from kvgate.core.digests import digest
+from kvgate.core.runs import RunningJob
 from kvgate.dynamo.document import at, mappings, shown, text
 from kvgate.dynamo.shadow import NoShadow, shadows
 from kvgate.dynamo.words import RouterMode
+from kvgate.edge.cluster import runs
 from kvgate.edge.cluster.bench_serving import Serving, asked_of
-from kvgate.edge.cluster.client import CONFIG_MAPS, JOBS, PODS, Client, Document, Query
+from kvgate.edge.cluster.client import CONFIG_MAPS, JOBS, Client, Document
 from kvgate.edge.cluster.reading import ReadPool
-from kvgate.edge.cluster.refusals import AlreadyExists, Forbidden, NotFound, Refused
-from kvgate.edge.cluster.walkers import is_of_run, pod_of
+from kvgate.edge.cluster.refusals import NotFound
+from kvgate.edge.cluster.walkers import has_ended, is_of_run, pod_of
 from kvgate.edge.errors import MeasureError
 from kvgate.probe.benchmark_job import (
     KV_PORT,
@@ -24,15 +28,16 @@ from kvgate.probe.benchmark_job import (
     plan_name,
 )
 from kvgate.probe.benchmark_plan import Served, plan_ab
-from kvgate.probe.jobs import POOL_UID, RUN, Owner, digest
+from kvgate.probe.jobs import Owner
 from kvgate_bench.wire import Plan, decode_plan
 from kvgate_probe.fields import WireError
 
+_AB = "A/B"
 FRONTEND_PORT = 8000
 PORTS = {RouterMode.ROUND_ROBIN: ROUND_ROBIN_PORT, RouterMode.KV: KV_PORT}
 
 
-def standing(client: Client, pool: ReadPool) -> BenchmarkJob | None:
+def standing(client: Client, pool: ReadPool) -> RunningJob | None:
     """The Job of the A/B that the status means; None where there is none of ours."""
     fence = pool.status.benchmark
     if fence is None:
@@ -40,24 +45,13 @@ def standing(client: Client, pool: ReadPool) -> BenchmarkJob | None:
     job = job_of(client, pool.owner, fence.run_id)
     if job is None:
         return None
-    uid = text(at(job, "metadata", "uid"))
-    held = mappings(at(job, "status", "conditions"))
-    ended = any(c.get("type") in {"Complete", "Failed"} and c.get("status") == "True" for c in held)
-    trouble = "" if ended else _trouble(pod_of(uid, pods_of_run(client, pool.owner, fence.run_id)))
-    return BenchmarkJob(fence.run_id, uid, JobState.ENDED if ended else JobState.RUNNING, trouble)
+    waits = not has_ended(job)
+    trouble = _trouble(pod_of(runs.uid_of(job), runs.pods_of(client, pool.owner, fence.run_id))) if waits else ""
+    return runs.standing(job, fence.run_id, trouble)
 
 
 def job_of(client: Client, owner: Owner, run_id: str) -> Document | None:
-    try:
-        found = client.get(JOBS, owner.namespace, benchmark_job_name(owner, run_id))
-    except NotFound:
-        return None
-    gone = at(found, "metadata", "deletionTimestamp") is not None
-    return found if is_of_run(found, owner, run_id) and not gone else None
-
-
-def pods_of_run(client: Client, owner: Owner, run_id: str) -> tuple[Document, ...]:
-    return client.list(PODS, owner.namespace, Query(labels=f"{POOL_UID}={owner.uid},{RUN}={run_id}"))
+    return runs.job_of(client, owner, run_id, benchmark_job_name(owner, run_id))
 
 
 def _trouble(pod: Document) -> str:
@@ -88,12 +82,8 @@ def start(
         taken.service_account, taken.containers, taken.volumes, taken.pull_secrets, taken.user, taken.placement
     )
     trace = asked.trace.config_map_key_ref if asked.trace else None
-    try:
-        client.create(JOBS, pool.namespace, benchmark_job(pool.owner, plan, image, copied, trace))
-    except AlreadyExists:
-        _check_ours(client.get(JOBS, pool.namespace, benchmark_job_name(pool.owner, run_id)), pool.owner, run_id)
-    except (Forbidden, Refused) as error:
-        raise MeasureError(str(error)) from error
+    job: Mapping[str, object] = benchmark_job(pool.owner, plan, image, copied, trace)
+    runs.make(client, JOBS, job, job, lambda: _made_before(client, pool.owner, run_id), _AB)
 
 
 def _plan(pool: ReadPool, run_id: str, asked: Benchmark, found: Serving, vocabulary_size: int | None) -> Plan:
@@ -122,16 +112,12 @@ def _host(address: str) -> str:
 
 def _settled_plan(client: Client, owner: Owner, plan: Plan) -> Plan:
     """The plan, or the one that an earlier attempt at this run left behind."""
-    try:
-        client.create(CONFIG_MAPS, owner.namespace, plan_config_map(owner, plan))
-    except AlreadyExists:
-        kept = stored_plan(client, owner, plan.run_id)
-        if kept is None:
-            raise MeasureError(_taken("ConfigMap", owner, plan_name(owner, plan.run_id))) from None
-        return kept[0]
-    except (Forbidden, Refused) as error:
-        raise MeasureError(str(error)) from error
-    return plan
+
+    def kept() -> Plan | None:
+        stored = stored_plan(client, owner, plan.run_id)
+        return stored[0] if stored else None
+
+    return runs.make(client, CONFIG_MAPS, plan_config_map(owner, plan), plan, kept, _AB)
 
 
 def stored_plan(client: Client, owner: Owner, run_id: str) -> tuple[Plan, str] | None:
@@ -146,10 +132,6 @@ def stored_plan(client: Client, owner: Owner, run_id: str) -> tuple[Plan, str] |
     return (plan, digest(written)) if ours else None
 
 
-def _check_ours(found: Document, owner: Owner, run_id: str) -> None:
-    if not is_of_run(found, owner, run_id):
-        raise MeasureError(_taken("Job", owner, text(at(found, "metadata", "name"))))
-
-
-def _taken(kind: str, owner: Owner, name: str) -> str:
-    return f"{kind} {owner.namespace}/{name} is not of this pool's A/B and has its name: delete it"
+def _made_before(client: Client, owner: Owner, run_id: str) -> Mapping[str, object] | None:
+    found = client.get(JOBS, owner.namespace, benchmark_job_name(owner, run_id))
+    return found if is_of_run(found, owner, run_id) else None

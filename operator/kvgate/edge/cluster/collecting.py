@@ -8,6 +8,7 @@ from datetime import datetime
 from kvgate.api.objects import FabricReport, read_report
 from kvgate.api.status import SweepJob
 from kvgate.api.wire import API_VERSION
+from kvgate.core.digests import digest
 from kvgate.core.evidence import Evidence
 from kvgate.core.steps import Collect
 from kvgate.core.world import WalkerState, World
@@ -19,7 +20,7 @@ from kvgate.edge.cluster.sweeps import look, paths_of, stored_schedule
 from kvgate.edge.cluster.walkers import address_of, is_owned
 from kvgate.edge.errors import MeasureError
 from kvgate.probe.indexes import report_name
-from kvgate.probe.jobs import CONTAINER, POOL_UID, SCHEDULE_DIGEST, Owner, digest, labels, owned_by
+from kvgate.probe.jobs import CONTAINER, POOL_UID, SCHEDULE_DIGEST, Owner, labels, owned_by
 from kvgate.probe.reports import NamedSpec, superseded, to_reports
 from kvgate.probe.results import MOST_LOG_CHARACTERS, Reading, Setting, read_logs
 from kvgate_probe.wire import Schedule, encode_schedule

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
+from functools import partial
 
-from kvgate.core.ab.evidence import BenchmarkJob, JobState
+from kvgate.core.digests import digest
 from kvgate.core.events_listening import REST, endpoints_of
 from kvgate.core.events_seen import EventsSeen, Listening
+from kvgate.core.runs import RunningJob
 from kvgate.core.steps import AbandonListening, CollectListening, Listen
 from kvgate.core.world import World
-from kvgate.dynamo.document import at, mappings, text
-from kvgate.edge.cluster.client import CONFIG_MAPS, JOBS, PODS, Client, Document, Query
+from kvgate.dynamo.document import at, text
+from kvgate.edge.cluster import runs
+from kvgate.edge.cluster.client import CONFIG_MAPS, JOBS, Client, Document
+from kvgate.edge.cluster.faults import Faults
 from kvgate.edge.cluster.reading import ReadPool
-from kvgate.edge.cluster.refusals import AlreadyExists, Forbidden, NotFound, Refused
+from kvgate.edge.cluster.refusals import NotFound, Refused
+from kvgate.edge.cluster.runs import NO_IMAGE
 from kvgate.edge.cluster.sweeps import clear, tolerations
 from kvgate.edge.cluster.walkers import is_of_run, is_owned
 from kvgate.edge.errors import MeasureError
@@ -29,12 +34,12 @@ from kvgate.probe.events_job import (
     plan_listening,
 )
 from kvgate.probe.events_results import MOST_LOG_CHARACTERS, HeardAll, read_listening
-from kvgate.probe.jobs import POOL_UID, RUN, Owner, digest
+from kvgate.probe.jobs import Owner
 from kvgate_probe.fields import WireError
 from kvgate_probe.kvevents_wire import Endpoint, decode_plan, encode_plan
 
 MOST_POOLS = 1024
-NO_IMAGE = "the operator's settings name no probe image: its administrator must set probe.image"
+_PROBE = "event probe"
 Step = Listen | CollectListening | AbandonListening
 
 
@@ -44,46 +49,29 @@ class EventListening:
     def __init__(self, client: Client, image: Callable[[], str], clock: Callable[[], datetime]) -> None:
         self._client, self._image, self._clock = client, image, clock
         self._heard: dict[str, Listening] = {}
-        self._refused: dict[str, tuple[datetime, str]] = {}
+        self._faults = Faults(clock, REST)
 
     def seen(self, pool: ReadPool, world: World) -> World:
         """The world with what was heard, and the Job of the probe that is under way."""
         events = world.events
         if events is None:
             self._heard.pop(pool.uid, None)
-        problem = self._refusal(pool) if self._image() else NO_IMAGE
+        problem = self._faults.of(pool.uid) if self._image() else NO_IMAGE
         known = replace(events, listening=self._heard.get(pool.uid)) if events is not None else None
         return replace(world, events=known, listener=self._standing(pool), listener_problem=problem)
 
     def forget(self, uid: str) -> None:
         """The pool is gone."""
         self._heard.pop(uid, None)
-        self._refused.pop(uid, None)
+        self._faults.forget(uid)
 
-    def _refusal(self, pool: ReadPool) -> str:
-        at_, why = self._refused.get(pool.uid, (self._clock(), ""))
-        if why and not timedelta(0) <= self._clock() - at_ < REST:
-            self._refused.pop(pool.uid)
-            return ""
-        return why
-
-    def _standing(self, pool: ReadPool) -> BenchmarkJob | None:
+    def _standing(self, pool: ReadPool) -> RunningJob | None:
         fence = pool.status.events_probe
         job = self._job(pool.owner, fence.run_id) if fence is not None else None
-        if fence is None or job is None:
-            return None
-        held = mappings(at(job, "status", "conditions"))
-        ended = any(c.get("type") in {"Complete", "Failed"} and c.get("status") == "True" for c in held)
-        uid = text(at(job, "metadata", "uid"))
-        return BenchmarkJob(fence.run_id, uid, JobState.ENDED if ended else JobState.RUNNING)
+        return runs.standing(job, fence.run_id) if fence is not None and job is not None else None
 
     def _job(self, owner: Owner, run_id: str) -> Document | None:
-        try:
-            found = self._client.get(JOBS, owner.namespace, listen_job_name(owner, run_id))
-        except NotFound:
-            return None
-        gone = at(found, "metadata", "deletionTimestamp") is not None
-        return found if is_of_run(found, owner, run_id) and not gone else None
+        return runs.job_of(self._client, owner, run_id, listen_job_name(owner, run_id))
 
     def do(self, pool: ReadPool, world: World, step: Step) -> None:
         """Raises MeasureError for a probe that cannot be run; the next look tells why."""
@@ -96,36 +84,18 @@ class EventListening:
                 clear(self._client, pool.owner, step.run_id)
 
     def _start(self, pool: ReadPool, world: World, run_id: str) -> None:
-        try:
+        with self._faults.noted(pool.uid):
             self._make(pool, world.events, world, run_id)
-        except MeasureError as error:
-            self._refused[pool.uid] = (self._clock(), str(error))
-            raise
 
     def _make(self, pool: ReadPool, events: EventsSeen | None, world: World, run_id: str) -> None:
         plan = plan_listening(run_id, events, world.pods) if events is not None else None
         if plan is None or not plan.endpoints or not self._image():
             raise MeasureError("no worker announces KV events at its own address, so nobody can be listened to")
-        owner = pool.owner
-        written = encode_plan(plan)
-        try:
-            self._client.create(CONFIG_MAPS, owner.namespace, listen_config_map(owner, plan))
-        except AlreadyExists:
-            kept = self._plan(owner, run_id)
-            if kept is None:
-                raise MeasureError(_taken("ConfigMap", owner, listen_plan_name(owner, run_id))) from None
-            written = kept
-        except (Forbidden, Refused) as error:
-            raise MeasureError(str(error)) from error
-        try:
-            self._client.create(
-                JOBS, owner.namespace, listen_job(owner, run_id, written, self._image(), tolerations(pool))
-            )
-        except AlreadyExists:
-            if self._job(owner, run_id) is None:
-                raise MeasureError(_taken("Job", owner, listen_job_name(owner, run_id))) from None
-        except (Forbidden, Refused) as error:
-            raise MeasureError(str(error)) from error
+        owner, plans = pool.owner, listen_config_map(pool.owner, plan)
+        kept = partial(self._plan, owner, run_id)
+        written = runs.make(self._client, CONFIG_MAPS, plans, encode_plan(plan), kept, _PROBE)
+        job: Mapping[str, object] = listen_job(owner, run_id, written, self._image(), tolerations(pool))
+        runs.make(self._client, JOBS, job, job, partial(self._job, owner, run_id), _PROBE)
 
     def _plan(self, owner: Owner, run_id: str) -> str | None:
         """The plan that the run was given, as it is written; None when it is not there or not ours."""
@@ -157,8 +127,7 @@ class EventListening:
         given = at(job or {}, "metadata", "annotations", PLAN_DIGEST)
         if job is None or written is None or given != digest(written):
             return HeardAll((), "the event probe's plan is gone or altered: nothing it says can be read")
-        query = Query(labels=f"{POOL_UID}={owner.uid},{RUN}={run_id}")
-        pods = [pod for pod in self._client.list(PODS, owner.namespace, query) if is_owned(pod, job_uid)]
+        pods = [pod for pod in runs.pods_of(self._client, owner, run_id) if is_owned(pod, job_uid)]
         if len(pods) != 1:
             return HeardAll((), f"{len(pods)} pods are of the event probe's Job, wanted 1: nothing they say is read")
         try:
@@ -173,10 +142,6 @@ def _endpoints(written: str) -> tuple[Endpoint, ...]:
         return decode_plan(written).endpoints
     except WireError:
         return ()
-
-
-def _taken(kind: str, owner: Owner, name: str) -> str:
-    return f"{kind} {owner.namespace}/{name} is not of this pool's event probe and has its name: delete it"
 
 
 _MOST_READ = MOST_LOG_CHARACTERS + 1

@@ -10,13 +10,15 @@ from datetime import timedelta
 from kvgate.api.selectors import LabelSelector
 from kvgate.api.status import SweepJob
 from kvgate.api.words import Phase
+from kvgate.core.digests import digest
 from kvgate.core.evidence import Path
 from kvgate.core.steps import Measure
 from kvgate.core.world import Pool, Sweep, World
 from kvgate.dynamo.document import at, mapping, mappings, text
 from kvgate.edge.cluster.client import CONFIG_MAPS, CORE_EVENTS, JOBS, PODS, Client, Document, Query
 from kvgate.edge.cluster.reading import ReadPool
-from kvgate.edge.cluster.refusals import AlreadyExists, Conflict, Forbidden, NotFound, Refused
+from kvgate.edge.cluster.refusals import Conflict, NotFound
+from kvgate.edge.cluster.runs import NO_IMAGE, make, of_run
 from kvgate.edge.cluster.walkers import (
     TOLD_OF_PODLESS,
     Seen,
@@ -34,14 +36,11 @@ from kvgate.probe.jobs import (
     HOSTNAME,
     LARGEST_SCHEDULE_BYTES,
     PEERS,
-    POOL_UID,
-    RUN,
     SCHEDULE_DIGEST,
     SCHEDULE_KEY,
     Owner,
     PodStyle,
     Seat,
-    digest,
     schedule_config_map,
     schedule_name,
     walker_job,
@@ -50,6 +49,7 @@ from kvgate.probe.plan import LinkTest, plan_sweep
 from kvgate_probe.fields import WireError
 from kvgate_probe.wire import Schedule, decode_schedule, encode_schedule
 
+_SWEEP = "sweep"
 _TOLERATION = ("key", "operator", "value", "effect", "tolerationSeconds")
 
 
@@ -72,7 +72,7 @@ class ProbePolicy:
     def problem(self, pool: Pool) -> str:
         """Why no sweep of this pool may be started, and who must act; empty when one may."""
         if not self.image:
-            return "the operator's settings name no probe image: its administrator must set probe.image"
+            return NO_IMAGE
         if pool.spec.fabric.probe.host_network and not self.allow_host_network:
             what = "fabric.probe.hostNetwork is not allowed here"
             return f"{what}: leave it out, or have the operator's administrator set probe.allowHostNetwork"
@@ -108,7 +108,7 @@ def _schedule_in(found: Document, owner: Owner, run_id: str) -> Schedule | None:
 
 def look(client: Client, owner: Owner, run_id: str) -> Seen:
     """The Jobs and pods that carry the run's labels; events are asked for only where a Job has no pod."""
-    query = Query(labels=f"{POOL_UID}={owner.uid},{RUN}={run_id}")
+    query = of_run(owner, run_id)
     jobs, pods = client.list(JOBS, owner.namespace, query), client.list(PODS, owner.namespace, query)
     podless = any(not pod_of(text(at(job, "metadata", "uid")), pods) for job in jobs)
     asked = (Query(fields=f"reason={reason},involvedObject.kind={kind}") for kind, reason in TOLD_OF_PODLESS)
@@ -180,38 +180,21 @@ def _settled_schedule(client: Client, pool: ReadPool, planned: Schedule) -> Sche
     if size > LARGEST_SCHEDULE_BYTES:
         what = f"the schedule of {len(planned.tests())} paths is {size} bytes long, at most {LARGEST_SCHEDULE_BYTES}"
         raise MeasureError(f"{what} fit a ConfigMap: narrow fabric.prefillNodes or fabric.decodeNodes")
-    try:
-        client.create(CONFIG_MAPS, owner.namespace, schedule_config_map(owner, planned))
-    except AlreadyExists:
-        kept = stored_schedule(client, owner, planned.run_id)
-        if kept is None:
-            name = schedule_name(owner, planned.run_id)
-            raise MeasureError(_taken("ConfigMap", owner.namespace, name)) from None
-        return kept
-    except (Forbidden, Refused) as error:
-        raise MeasureError(str(error)) from error
-    return planned
+    manifest = schedule_config_map(owner, planned)
+    return make(client, CONFIG_MAPS, manifest, planned, lambda: stored_schedule(client, owner, planned.run_id), _SWEEP)
 
 
 def _make_job(client: Client, owner: Owner, schedule: Schedule, manifest: Mapping[str, object]) -> None:
-    name = text(at(manifest, "metadata", "name"))
-    try:
-        client.create(JOBS, owner.namespace, manifest)
-    except AlreadyExists:
-        _check_ours(client.get(JOBS, owner.namespace, name), owner, schedule)
-    except (Forbidden, Refused) as error:
-        raise MeasureError(str(error)) from error
-
-
-def _check_ours(found: Document, owner: Owner, schedule: Schedule) -> None:
     """A Job of this name is the one that an earlier attempt made, or the sweep cannot be run."""
-    given = at(found, "metadata", "annotations", SCHEDULE_DIGEST)
-    if not is_of_run(found, owner, schedule.run_id) or given != digest(encode_schedule(schedule)):
-        raise MeasureError(_taken("Job", owner.namespace, text(at(found, "metadata", "name"))))
+    name = text(at(manifest, "metadata", "name"))
 
+    def kept() -> Mapping[str, object] | None:
+        found = client.get(JOBS, owner.namespace, name)
+        given = at(found, "metadata", "annotations", SCHEDULE_DIGEST)
+        ours = is_of_run(found, owner, schedule.run_id) and given == digest(encode_schedule(schedule))
+        return found if ours else None
 
-def _taken(kind: str, namespace: str, name: str) -> str:
-    return f"{kind} {namespace}/{name} is not of this pool's sweep and has its name: delete it"
+    make(client, JOBS, manifest, manifest, kept, _SWEEP)
 
 
 def tolerations(pool: ReadPool) -> tuple[Document, ...]:
@@ -243,9 +226,8 @@ def _annotate(client: Client, namespace: str, pod: str, told: Document) -> None:
 
 def clear(client: Client, owner: Owner, run_id: str) -> None:
     """Delete the run's Jobs with their pods, and its schedule; what is gone already is no error."""
-    query = Query(labels=f"{POOL_UID}={owner.uid},{RUN}={run_id}")
     for kind in (JOBS, CONFIG_MAPS):
-        for found in client.list(kind, owner.namespace, query):
+        for found in client.list(kind, owner.namespace, of_run(owner, run_id)):
             if is_of_run(found, owner, run_id):
                 metadata = mapping(found.get("metadata"))
                 try:

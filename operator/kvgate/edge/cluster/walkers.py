@@ -53,6 +53,10 @@ def is_of_run(document: Document, owner: Owner, run_id: str) -> bool:
     return marked and is_owned(document, owner.uid)
 
 
+def has_ended(job: Document) -> bool:
+    return bool(_condition(job, "Complete") or _condition(job, "Failed"))
+
+
 def sweep_jobs(jobs: Iterable[Document], owner: Owner, run_id: str) -> tuple[SweepJob, ...]:
     """The run's Jobs that are ours, by node; one that is being deleted counts as gone."""
     ours = (job for job in jobs if is_of_run(job, owner, run_id) and not at(job, "metadata", "deletionTimestamp"))
@@ -130,9 +134,8 @@ def told_of(pod: Document, addresses: Mapping[str, str]) -> frozenset[str]:
 
 
 def _state(job: Document, pod: Document, events: Sequence[Document]) -> tuple[WalkerState, str]:
-    ended = _condition(job, "Complete") or _condition(job, "Failed")
     phase = text(at(pod, "status", "phase"))
-    if ended or phase in {_SUCCEEDED, _FAILED}:
+    if has_ended(job) or phase in {_SUCCEEDED, _FAILED}:
         return WalkerState.ENDED, _end_trouble(job, pod, events)
     if phase == _RUNNING:
         return WalkerState.RUNNING, _draining(pod)
