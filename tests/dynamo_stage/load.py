@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from types import TracebackType
 
 from tests.dynamo_stage import model
+from tests.dynamo_stage.beside import Beside
 from tests.dynamo_stage.client import Answer, UserDoor
 
 RACE = "Service temporarily unavailable"
@@ -37,9 +37,10 @@ def salted(number: int) -> str:
 
 
 @dataclass
-class SteadyLoad:
+class SteadyLoad(Beside):
     """`with SteadyLoad(door, 8) as load:` sends until the block ends, then waits for the answers that are due."""
 
+    title = "steady load"
     door: UserDoor
     requests_per_second: float = 8.0
     max_tokens: int = 24
@@ -47,21 +48,7 @@ class SteadyLoad:
     phase: str = "before"
     model_name: str = model.NAME
     sent: list[Sent] = field(default_factory=list)
-    _stop: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _thread: threading.Thread | None = None
-
-    def __enter__(self) -> SteadyLoad:
-        self._thread = threading.Thread(target=self._run, name="steady load")
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
 
     def so_far(self) -> list[Sent]:
         with self._lock:
@@ -90,11 +77,11 @@ class SteadyLoad:
             assert time.monotonic() < deadline, f"{len(self.so_far())} of {goal} requests ended in {seconds:.0f} s"
             time.sleep(0.05)
 
-    def _run(self) -> None:
+    def run(self) -> None:
         began = time.monotonic()
         with ThreadPoolExecutor(64, "load") as pool:
             number = 0
-            while not self._stop.wait(max(0.0, began + number / self.requests_per_second - time.monotonic())):
+            while not self.stop.wait(max(0.0, began + number / self.requests_per_second - time.monotonic())):
                 pool.submit(self._one, number, began)
                 number += 1
 

@@ -14,21 +14,17 @@ Deployment. Model servers are Dynamo's own mock workers (`mapping.py` says what 
 
 from __future__ import annotations
 
-import threading
-import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Protocol
 
+from tests.dynamo_stage.beside import Turning
 from tests.dynamo_stage.standin.adapters import Adapters
 from tests.dynamo_stage.standin.batches import Batch, BatchKey, Runtime
 from tests.dynamo_stage.standin.graph import CURRENT_HASH, Component, Document, Graph, read_graph
 from tests.dynamo_stage.standin.rollout import Budget, step
 from tests.dynamo_stage.standin.status import Seen, render_status
-
-TURN_SECONDS = 0.2
 
 
 class ChangedError(Exception):
@@ -48,31 +44,14 @@ class Source(Protocol):
 
 
 @dataclass
-class StandIn:
+class StandIn(Turning):
     """`with StandIn(source, runtime):` takes turns until the block ends; the runtime's processes are its owner's."""
 
+    title = "stand-in for Dynamo's operator"
     source: Source
     runtime: Runtime
     adapters: Adapters | None = None
-    faults: list[str] = field(default_factory=list)
     _known: set[tuple[str, str]] = field(default_factory=set)
-    _stop: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
-
-    def __enter__(self) -> StandIn:
-        self._thread = threading.Thread(target=self._run, name="stand-in for Dynamo's operator")
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
-        if error is not None:
-            error.add_note("\n".join(self.faults[-1:]))
-        assert error is not None or not self.faults, "\n".join(self.faults)
 
     def turn(self) -> None:
         """Read every graph once and bring it one step nearer to what it asks for."""
@@ -109,13 +88,6 @@ class StandIn:
                 self.runtime.ask(batch, replicas)
             else:
                 self.runtime.shrink(seen.graph, BatchKey(component.name, generation), replicas)
-
-    def _run(self) -> None:
-        while not self._stop.wait(TURN_SECONDS):
-            try:
-                self.turn()
-            except Exception:  # noqa: BLE001  the test that owns this thread is told at its end
-                self.faults.append(traceback.format_exc())
 
 
 def _annotated(graph: Graph) -> Document:

@@ -7,19 +7,17 @@ uses. No kubelet stands behind the nodes that are named: a test makes these itse
 from __future__ import annotations
 
 import json
-import threading
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 from urllib.parse import unquote
 
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 
+from tests.dynamo_stage.beside import Turning
 from tests.dynamo_stage.stage import HTTP_PORT, SYSTEM_PORT
 from tests.dynamo_stage.standin.batches import Batch
 from tests.dynamo_stage.standin.graph import GROUP, Document
@@ -34,7 +32,6 @@ PARTS = {
     "mdc": "model_cards",
 }
 """Folder of file discovery → part of DynamoWorkerMetadata."""
-TURN_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -49,54 +46,32 @@ class Face:
 
 
 @dataclass
-class ApiMirror:
+class ApiMirror(Turning):
     """`with ApiMirror(api, stage.discovery, node_of) as mirror:` and `LocalRuntime(stage, mirror=mirror)`.
 
     `node_of` gives the node that a batch's pods say they run on; empty is none. Pods say that they became ready by
     `aged` earlier than they did, so that a test need not wait until they are old enough to be judged.
     """
 
+    title = "mirror of pods"
     api: client.ApiClient
     discovery: Path
     node_of: Callable[[Batch], str] = lambda _: ""
     aged: timedelta = timedelta()
-    faults: list[str] = field(default_factory=list)
     wanted: Mapping[tuple[str, str], Face] = field(default_factory=dict)
     shown: dict[tuple[str, str], Face] = field(default_factory=dict)
     uids: dict[tuple[str, str], str] = field(default_factory=dict)
     published: dict[tuple[str, str], Document] = field(default_factory=dict)
-    _stop: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
-
-    def __enter__(self) -> ApiMirror:
-        self._thread = threading.Thread(target=self._run, name="mirror of pods")
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
-        self.wanted = {}
-        self._turn()
-        if error is not None:
-            error.add_note("\n".join(self.faults[-1:]))
-        assert error is not None or not self.faults, "\n".join(self.faults)
 
     def show(self, pods: Sequence[LocalPod]) -> None:
         faces = (Face(pod.batch, pod.name, pod.address, pod.available, pod.restarts) for pod in pods)
         self.wanted = {(face.batch.graph.namespace, face.name): face for face in faces}
 
-    def _run(self) -> None:
-        while not self._stop.wait(TURN_SECONDS):
-            try:
-                self._turn()
-            except Exception:  # noqa: BLE001  the test that owns this thread is told at its end
-                self.faults.append(traceback.format_exc())
+    def last(self) -> None:
+        self.wanted = {}
+        self.turn()
 
-    def _turn(self) -> None:
+    def turn(self) -> None:
         wanted = self.wanted
         for key in set(self.shown) - set(wanted):
             self._remove(key)
