@@ -83,10 +83,14 @@ def _samples(draw: st.DrawFn) -> Sample:
         interface_bytes=draw(_counts),
         serving_bytes_per_second=draw(_numbers),
         bytes_sent=draw(_counts),
+        slot=draw(_counts),
+        line_rate_bytes_per_second=draw(_numbers),
         notes=tuple(draw(st.lists(_texts, max_size=3))),
     )
 
 
+_labels = st.lists(st.tuples(_texts, _texts), max_size=2).map(tuple)
+_nodes = st.builds(NodeIdentity, _names, _texts, _texts, _texts, _texts, _texts, _counts, _labels)
 _evidence = st.builds(
     Evidence,
     run_id=st.text("0123456789abcdef", min_size=1, max_size=10),
@@ -94,9 +98,11 @@ _evidence = st.builds(
     planned=st.lists(_paths, max_size=5).map(tuple),
     samples=st.lists(_samples(), max_size=5).map(tuple),
     measured_at=_moments,
-    nodes=st.lists(st.builds(NodeIdentity, _names, _texts, _texts, _texts), max_size=3).map(tuple),
+    nodes=st.lists(_nodes, max_size=3).map(tuple),
     uplinks=st.lists(st.builds(Uplink, _texts, st.floats(1, 1e12), st.floats(0, 1)), max_size=2).map(tuple),
     problems=st.lists(_texts, max_size=3).map(tuple),
+    image=_texts,
+    tools=st.lists(_texts, max_size=2).map(tuple),
 )
 
 

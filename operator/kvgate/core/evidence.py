@@ -72,7 +72,8 @@ class Sample:
     """One measurement of one path by one tool: exactly one of `bytes_per_second` and `failure`.
 
     `bytes_per_second` is payload in bytes per second of wall time as the receiver counted it, `bytes_moved` what it
-    received, and `bytes_sent` what the sender sent, in a test that failed too.
+    received, and `bytes_sent` what the sender sent, in a test that failed too. `slot` numbers the tests of a phase that
+    ran at the same time; `line_rate_bytes_per_second` is that of the slower of the two interfaces, where known.
     """
 
     run_id: str
@@ -96,6 +97,8 @@ class Sample:
     interface_bytes: int | None = None
     serving_bytes_per_second: float | None = None
     bytes_sent: int | None = None
+    slot: int | None = None
+    line_rate_bytes_per_second: float | None = None
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -105,12 +108,20 @@ class Sample:
 
 @dataclass(frozen=True)
 class NodeIdentity:
-    """Who a node was when it was measured; evidence dies with any of these."""
+    """Who a node was when it was measured; its paths' evidence dies with any of these. Empty where it was not told.
+
+    `driver`, `firmware` and `mtu` (bytes) are those of the interface that was measured. `labels` are those that say
+    where the node stands.
+    """
 
     name: str
     uid: str = ""
     boot_id: str = ""
     kernel: str = ""
+    driver: str = ""
+    firmware: str = ""
+    mtu: int | None = None
+    labels: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -128,7 +139,10 @@ class Uplink:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The whole outcome of one sweep."""
+    """The whole outcome of one sweep.
+
+    `image` is the digest of the image that measured, `tools` each tool with its version, where they are known.
+    """
 
     run_id: str
     pool_uid: str
@@ -139,3 +153,5 @@ class Evidence:
     uplinks: tuple[Uplink, ...] = ()
     report: str = ""
     problems: tuple[str, ...] = ()
+    image: str = ""
+    tools: tuple[str, ...] = ()

@@ -63,6 +63,8 @@ def _frame_out(evidence: Evidence) -> dict[str, Any]:
         "uplinks": [asdict(uplink) for uplink in evidence.uplinks],
         "problems": list(evidence.problems),
         "measured_at": evidence.measured_at.isoformat(),
+        "image": evidence.image,
+        "tools": list(evidence.tools),
     }
 
 
@@ -90,11 +92,19 @@ def _read(name: str, index: ReportSpec, measured_at: datetime, bodies: list[dict
         planned=tuple(Path(_text(source), _text(destination)) for source, destination in frame["planned"]),
         samples=tuple(samples),
         measured_at=measured_at,
-        nodes=tuple(NodeIdentity(**node) for node in frame["nodes"]),
+        nodes=tuple(_node_in(node) for node in frame["nodes"]),
         uplinks=tuple(Uplink(**uplink) for uplink in frame["uplinks"]),
         report=name,
         problems=tuple(str(problem) for problem in frame["problems"]),
+        image=_text(frame.get("image", "")),
+        tools=tuple(_text(tool) for tool in frame.get("tools", ())),
     )
+
+
+def _node_in(row: dict[str, Any]) -> NodeIdentity:
+    _number(row.get("mtu"))
+    labels = tuple((_text(key), _text(value)) for key, value in row.get("labels", ()))
+    return NodeIdentity(**row | {"labels": labels})
 
 
 _TEXTS = ("run_id", "tool", "operation", "transport", "interface")
@@ -104,12 +114,17 @@ _NUMBERS = (
 )  # fmt: skip
 
 
+_LATER_NUMBERS = ("bytes_sent", "slot", "line_rate_bytes_per_second")
+"""What reports of earlier versions lack."""
+
+
 def _sample_in(row: dict[str, Any]) -> Sample:
     for name in _TEXTS:
         _text(row[name])
     for name in _NUMBERS:
         _number(row[name])
-    _number(row.get("bytes_sent"))
+    for name in _LATER_NUMBERS:
+        _number(row.get(name))
     failure = row["failure"]
     return Sample(
         **row
