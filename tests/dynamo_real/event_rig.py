@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from kvgate.api.words import Capability
@@ -25,6 +26,7 @@ from tests.dynamo_stage.stage import RunningFrontend, RunningWorker, Stage
 START = datetime(2026, 3, 1, tzinfo=UTC)
 INTERVAL = timedelta(seconds=15)
 POOL = worlds.Scene().gating(Capability.ROUTING, Switch.OFF).asking(monitor__interval="15s").pool
+MISSED = "dynamo_component_router_kv_event_source_mismatch_workers"
 SECTIONS = {"mdc": "model_cards", "event_sources": "event_sources", "event_channels": "event_channels"}
 
 
@@ -54,11 +56,25 @@ class Rig:
 
     def look(self, times: int = 1) -> EventsJudged:
         """One more look, an interval later, and what it comes to."""
+        self._settle()
         for _ in range(times):
             self.now += INTERVAL
             seen = self.looks.seen(POOL, self.watched)
         assert isinstance(seen, EventsSeen)
         return judge_events(seen)
+
+    def _settle(self) -> None:
+        """This clock says that the workers have long been ready: until then all have announced what they ever will."""
+        running = [worker for worker in self.workers if worker.runs()]
+        for worker in filter(_announces, running):
+            self.stage.until(partial(self._announced, worker), f"the event source of {worker.name}", worker)
+        if all(_announces(worker) and worker.spec.claims_events is None for worker in running):
+            for frontend in self.frontends:
+                self.stage.until(partial(_misses_none, frontend), f"{frontend.name} to know them", frontend)
+
+    def _announced(self, worker: RunningWorker) -> bool:
+        advert = advert_of(self.published(worker))
+        return advert is not None and advert.has_source is True
 
     def watched(self) -> Watched:
         return Watched(
@@ -113,6 +129,15 @@ class Rig:
             ),
             advert_of(told),
         )
+
+
+def _announces(worker: RunningWorker) -> bool:
+    spec = worker.spec
+    return spec.role is not Role.DECODE and (spec.prefix_caching or spec.silent)
+
+
+def _misses_none(frontend: RunningFrontend) -> bool:
+    return frontend.door.scrape().total(MISSED) == 0
 
 
 def _entries(folder: Path, instance: int | None) -> dict[str, Mapping[str, object]]:

@@ -12,13 +12,14 @@ import pytest
 from kvgate.api.words import Outcome
 from kvgate.core.events import EventsJudged
 from kvgate.core.events_seen import Routes
-from tests.dynamo_real.event_rig import INTERVAL, Rig
+from tests.dynamo_real.event_rig import INTERVAL, MISSED, Rig
 from tests.dynamo_stage.specs import Frontend, Role, RouterMode, Worker
 from tests.dynamo_stage.stage import RunningFrontend, RunningWorker, Stage
 
 pytestmark = pytest.mark.dynamo
 KV = Frontend(RouterMode.KV)
-GAUGE = "dynamo_component_router_kv_event_source_mismatch_workers"
+LOUD = Worker(zmq_events=True)
+"""Its publisher counts the events of its engine, as vLLM's does."""
 APPLIED = "dynamo_component_kv_cache_events_applied"
 
 
@@ -47,7 +48,7 @@ def told(judged: EventsJudged) -> tuple[Outcome, str]:
 
 
 def test_healthy_workers_pass(stage: Stage) -> None:
-    frontend = serve(stage, w1=Worker(), w2=Worker())
+    frontend = serve(stage, w1=LOUD, w2=LOUD)
     rig = Rig(stage)
     assert told(rig.look()) == (Outcome.UNKNOWN, "KVEventsFirstLook")
     assert told(rig.look()) == (Outcome.UNKNOWN, "KVEventsIdle")
@@ -60,7 +61,7 @@ def test_healthy_workers_pass(stage: Stage) -> None:
 
 
 def test_idle_workers_are_asked_by_a_canary_that_reaches_each_of_them(stage: Stage) -> None:
-    frontend = serve(stage, w1=Worker(), w2=Worker())
+    frontend = serve(stage, w1=LOUD, w2=LOUD)
     rig = Rig(stage)
     wanted = rig.look(2).canaries
     assert [canary.pod for canary in wanted] == ["w1", "w2"]
@@ -87,7 +88,7 @@ def test_a_claim_without_a_source_fails_and_names_the_worker(stage: Stage) -> No
     silent = Worker(prefix_caching=False, claims_events=True)
     frontend = serve(stage, w1=Worker(), w2=silent, w3=Worker())
     ask(frontend, 2)
-    stage.until(lambda: frontend.door.scrape().total(GAUGE) == 1, "the gauge to count it", frontend)
+    stage.until(lambda: frontend.door.scrape().total(MISSED) == 1, "the gauge to count it", frontend)
     judged = Rig(stage).look(2)
     assert told(judged) == (Outcome.FAIL, "KVEventSourceMissing"), judged.finding.message
     assert judged.finding.message.startswith("w2: ")
@@ -114,19 +115,19 @@ def test_workers_that_announce_a_source_and_never_publish_fail_under_traffic(sta
     rig.look()
     ask(frontend, 4, "more")
     judged = rig.look(2)
-    assert frontend.door.scrape().total(GAUGE) == 0
+    assert frontend.door.scrape().total(MISSED) == 0
     assert told(judged) == (Outcome.FAIL, "KVEventsSilent"), judged.finding.message
     assert judged.status.applied is False
 
 
 def test_a_restarted_worker_settles_first_and_then_passes(stage: Stage) -> None:
-    frontend = serve(stage, w1=Worker(), w2=Worker())
+    frontend = serve(stage, w1=LOUD, w2=LOUD)
     rig = Rig(stage)
     ask(frontend)
     until_applied(stage, frontend)
     assert told(rig.look(2)) == (Outcome.PASS, "KVEventsFlow")
     stage.kill("w2")
-    stage.worker("w2", Worker())
+    stage.worker("w2", LOUD)
     stage.until_ready(frontend)
     rig.since["w2"] = rig.now
     assert told(rig.look()) == (Outcome.PASS, "KVEventsFlow"), "the other worker and the router are well"
@@ -138,7 +139,7 @@ def test_a_restarted_worker_settles_first_and_then_passes(stage: Stage) -> None:
 
 def test_events_that_stop_are_seen_within_two_looks(stage: Stage) -> None:
     """A worker is rolled without events: the first look that finds it for long enough and the second make it fail."""
-    frontend = serve(stage, w1=Worker())
+    frontend = serve(stage, w1=LOUD)
     rig = Rig(stage)
     ask(frontend)
     until_applied(stage, frontend)
@@ -157,7 +158,7 @@ def test_approximate_mode_is_said_to_use_no_events(stage: Stage) -> None:
     rig = Rig(stage, Routes.APPROXIMATE)
     judged = rig.look(2)
     assert told(judged) == (Outcome.INCONCLUSIVE, "KVEventsUnused"), judged.finding.message
-    assert not frontend.door.scrape().has(GAUGE)
+    assert not frontend.door.scrape().has(MISSED)
 
 
 @pytest.mark.parametrize(
@@ -192,13 +193,13 @@ def test_one_silent_publisher_of_three_never_passes_in_kv_mode(stage: Stage) -> 
     rig = Rig(stage)
     until_served(rig, frontend, "w2")
     judged = rig.look(2)
-    assert frontend.door.scrape().total(GAUGE) == 0
+    assert frontend.door.scrape().total(MISSED) == 0
     assert told(judged) == (Outcome.UNKNOWN, "KVEventsIdle"), judged.finding.message
     assert [canary.pod for canary in judged.canaries] == ["w2"]
 
 
 def test_a_split_needs_the_events_of_its_prefill_workers_alone(stage: Stage) -> None:
-    frontend = serve(stage, p1=Worker(Role.PREFILL), d1=Worker(Role.DECODE))
+    frontend = serve(stage, p1=Worker(Role.PREFILL, zmq_events=True), d1=Worker(Role.DECODE))
     stage.until(lambda: frontend.door.chat("hello").good, "the first answer of the pair", frontend)
     ask(frontend)
     until_applied(stage, frontend)
