@@ -15,10 +15,10 @@ import time
 from pathlib import Path
 
 from kvgate_probe.fields import WireError
-from kvgate_probe.iperf3_tool import Iperf3
 from kvgate_probe.partners import Patience
 from kvgate_probe.peers import PeersFile
 from kvgate_probe.records import Trip
+from kvgate_probe.tools import TOOLS, tools_of
 from kvgate_probe.walker import Walker
 from kvgate_probe.wire import (
     Result,
@@ -38,8 +38,10 @@ def main(arguments: list[str] | None = None) -> int:
         schedule = decode_schedule(options.schedule.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, WireError) as error:
         return _fail(USAGE, f"schedule: {_reason(error)}", options.termination_log)
-    if schedule.tool != "iperf3":
-        return _fail(USAGE, "schedule: this probe knows the tool iperf3 alone", options.termination_log)
+    strange = sorted({step.tool for step in schedule.steps} - TOOLS.keys())
+    if strange:
+        known = f"this probe knows the tools {', '.join(sorted(TOOLS))} alone"
+        return _fail(USAGE, f"schedule: {known}", options.termination_log)
     try:
         summary = asyncio.run(_walk(options, schedule))
     except OSError as error:
@@ -59,7 +61,7 @@ async def _walk(options: argparse.Namespace, schedule: Schedule) -> Summary:
     patience = Patience(ask_seconds=options.ask_seconds, address_seconds=options.address_wait)
     trip = Trip(schedule, options.node, port, options.bind, patience, time.time)
     peers = PeersFile(options.peers, schedule.port)
-    walker = Walker(trip, peers, Iperf3(schedule, options.bind), _tell)
+    walker = Walker(trip, peers, tools_of(schedule, options.bind), _tell)
     task = asyncio.ensure_future(walker.walk())
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):

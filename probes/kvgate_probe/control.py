@@ -11,8 +11,9 @@ from enum import StrEnum
 from typing import Protocol
 
 from kvgate_probe.fields import WireError
+from kvgate_probe.latency import round_trip_seconds
 from kvgate_probe.peers import Address
-from kvgate_probe.wire import Trouble
+from kvgate_probe.wire import MAX_SECONDS, Trouble
 
 MAX_LINE_BYTES = 4096
 
@@ -27,7 +28,8 @@ class State(StrEnum):
 class Standing:
     """Where a walker stands: its place in the order, and the port its tool listens on for that test.
 
-    `settled` is the trouble that ended the test which was asked about, if one did.
+    `settled` is the trouble that ended the test which was asked about, if one did. A source that serves says how long
+    it may be read from, and how much.
     """
 
     run: str
@@ -37,6 +39,8 @@ class Standing:
     position: int
     port: int | None = None
     settled: Trouble | None = None
+    seconds: float | None = None
+    most_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,8 @@ class Channel(Protocol):
 
     async def ask(self, address: Address, question: Question, seconds: float) -> Standing | None: ...
 
+    async def round_trip(self, address: Address) -> float | None: ...
+
 
 class TcpChannel:
     """One connection per question."""
@@ -72,6 +78,9 @@ class TcpChannel:
 
     async def ask(self, address: Address, question: Question, seconds: float) -> Standing | None:
         return await ask(address, question, seconds)
+
+    async def round_trip(self, address: Address) -> float | None:
+        return await round_trip_seconds(address)
 
 
 async def open_control(answer: Answer, host: str | None, port: int) -> asyncio.Server:
@@ -124,6 +133,7 @@ def _object(line: bytes) -> dict[str, object]:
 
 def _standing(values: dict[str, object]) -> Standing:
     port, settled = values.get("port"), values.get("settled")
+    seconds, most = values.get("seconds"), values.get("most_bytes")
     return Standing(
         run=str(values.get("run", ""))[:128],
         node=str(values.get("node", ""))[:253],
@@ -132,6 +142,8 @@ def _standing(values: dict[str, object]) -> Standing:
         position=_whole(values.get("position")),
         port=port if isinstance(port, int) and 0 < port < 65536 else None,
         settled=None if settled is None else Trouble(str(settled)),
+        seconds=float(seconds) if isinstance(seconds, (int, float)) and 0 < seconds <= MAX_SECONDS else None,
+        most_bytes=None if most is None else max(0, _whole(most)),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
 import ipaddress
 import os
@@ -13,6 +14,10 @@ from pathlib import Path
 
 SIOCGIFADDR = 0x8915
 SIOCGIFMTU = 0x8921
+SIOCETHTOOL = 0x8946
+ETHTOOL_GDRVINFO = 0x03
+DRIVER_INFO = struct.Struct("=I32s32s32s32s")
+"""The head of Linux's struct ethtool_drvinfo: command, driver, its version, firmware, bus."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,26 @@ def speed_of(interface: str, folder: Path = Path("/sys/class/net")) -> float | N
         megabits = int((folder / interface / "speed").read_text(encoding="ascii"))
         return megabits * 125_000.0 if interface and megabits > 0 else None
     return None
+
+
+def driver_of(interface: str) -> tuple[str, str]:
+    """The interface's driver and its firmware's version; "" where the driver does not tell, or the system."""
+    try:
+        import fcntl  # noqa: PLC0415 -- not every system has it
+
+        told = array.array("B", DRIVER_INFO.pack(ETHTOOL_GDRVINFO, b"", b"", b"", b"") + bytes(256))
+        asked = struct.pack("16sP", interface.encode()[:15], told.buffer_info()[0])
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            fcntl.ioctl(sock.fileno(), SIOCETHTOOL, asked + bytes(16))
+    except (ImportError, OSError):
+        return "", ""
+    _, driver, _, firmware, _ = DRIVER_INFO.unpack_from(told)
+    return _word(driver), _word(firmware)
+
+
+def _word(told: bytes) -> str:
+    text = told.split(b"\0", 1)[0].decode("ascii", "replace").strip()
+    return "" if text == "N/A" else text
 
 
 def counters_of(interface: str, table: Path = Path("/proc/net/dev")) -> Counters | None:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import math
 import re
 import shutil
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
+from kvgate_probe import running
 from kvgate_probe.budget import SETTING, Allowance
 from kvgate_probe.fields import Fields, WireError
 from kvgate_probe.host import scratch_problem
+from kvgate_probe.load import Meter
 from kvgate_probe.peers import Address
+from kvgate_probe.tool import Ran, Serving
 from kvgate_probe.watching import Watch
-from kvgate_probe.wire import DATA_PORTS, Schedule, Trouble
+from kvgate_probe.wire import DATA_PORTS, Role, Step, Trouble
 
 CONNECT_MILLISECONDS = 5000
 OVERHEAD_SECONDS = 15.0
@@ -29,50 +29,21 @@ REFUSED = "connection refused"
 
 
 @dataclass(frozen=True)
-class Ran:
-    """What one end has after a test: the tool's text, or the trouble.
+class Iperf3:
+    """One one-off server or one client per test; `bind` is the address both use, where given.
 
-    Of a sender also how long the test was meant to be, and the payload that it sent in how many seconds.
+    `paced_bits_per_second` is for all streams together.
     """
 
-    document: str = ""
-    trouble: Trouble | None = None
-    message: str = ""
-    attempts: int = 1
-    seconds: float | None = None
-    sent_bytes: int | None = None
-    sent_seconds: float = 0.0
-
-    @property
-    def good(self) -> bool:
-        return self.trouble is None and bool(self.document) and not error_in(self.document)
-
-
-class Serving(Protocol):
-    @property
-    def port(self) -> int: ...
-
-    async def ended(self, seconds: float) -> bool: ...
-
-    async def stop(self) -> Ran: ...
-
-
-class Tool(Protocol):
-    def problem(self) -> Ran | None: ...
-
-    async def serve(self, control_port: int) -> Serving | Ran: ...
-
-    async def push(self, address: Address, allowance: Allowance) -> Ran: ...
-
-
-@dataclass(frozen=True)
-class Iperf3:
-    """One one-off server or one client per test; `bind` is the address both use, where given."""
-
-    schedule: Schedule
+    step: Step
     bind: str | None = None
+    paced_bits_per_second: int | None = None
     program: str = "iperf3"
     overhead_seconds: float = OVERHEAD_SECONDS
+
+    @property
+    def starter(self) -> Role:
+        return Role.SOURCE
 
     def problem(self) -> Ran | None:
         """Why no test at all can run on this host."""
@@ -81,21 +52,22 @@ class Iperf3:
         scratch = scratch_problem()
         return Ran(trouble=Trouble.TOOL_FAILED, message=scratch) if scratch else None
 
-    async def serve(self, control_port: int) -> Serving | Ran:
-        port = _free_port(range(control_port + 1, control_port + 1 + DATA_PORTS), self.bind)
+    async def serve(self, control_port: int, allowance: Allowance, local_address: str) -> Serving | Ran:
+        del allowance, local_address  # the client keeps to the one; this listens on every address, or on `bind`
+        port = running.free_port(range(control_port + 1, control_port + 1 + DATA_PORTS), self.bind)
         if port is None:
             first, last = control_port + 1, control_port + DATA_PORTS
             return Ran(trouble=Trouble.PORT_IN_USE, message=f"ports {first} to {last} are all in use")
         try:
-            return _Server(port, await _start(self.server_command(port)))
+            return _Server(port, await running.start(self.server_command(port)))
         except OSError as error:
             return _not_started(error)
 
-    async def push(self, address: Address, allowance: Allowance) -> Ran:
+    async def run(self, address: Address, allowance: Allowance) -> Ran:
         """Tries again, with growing pauses, while the server is busy or not yet listening."""
         pause = FIRST_PAUSE_SECONDS
         for attempt in range(1, TRIES + 1):
-            ran = await self._push_once(address, allowance, attempt)
+            ran = await self._run_once(address, allowance, attempt)
             error = error_in(ran.document).lower()
             if attempt == TRIES or not (BUSY in error or REFUSED in error):
                 break
@@ -105,39 +77,40 @@ class Iperf3:
             return Ran(ran.document, Trouble.SERVER_BUSY, f"busy at each of {TRIES} tries", TRIES, sent_bytes=0)
         return ran
 
-    async def _push_once(self, address: Address, allowance: Allowance, attempt: int) -> Ran:
+    async def _run_once(self, address: Address, allowance: Allowance, attempt: int) -> Ran:
         try:
-            process = await _start(self.client_command(address, allowance.seconds))
+            process = await running.start(self.client_command(address, allowance.seconds))
         except OSError as error:
             return replace(_not_started(error), sent_bytes=0)
         watch = Watch(process, allowance.most_bytes)
-        watching = asyncio.ensure_future(watch.run())
+        watching, meter = asyncio.ensure_future(watch.run()), Meter(process)
         try:
             ran = await self._waited(process, allowance.seconds, attempt)
         finally:
             watching.cancel()
-            await _end(process)
-        return _counted(ran, watch, allowance)
+            load = meter.stop()
+            await running.end(process)
+        return replace(_counted(ran, watch, allowance), load=load)
 
     async def _waited(self, process: asyncio.subprocess.Process, seconds: float, attempt: int) -> Ran:
         limit = seconds + self.overhead_seconds
         try:
-            return _ran(await asyncio.wait_for(_read(process), limit), attempt)
+            return _ran(await asyncio.wait_for(running.read(process), limit), attempt)
         except TimeoutError:
             message = f"iperf3 did not end within {limit:g} s"
             return Ran(trouble=Trouble.TOOL_FAILED, message=message, attempts=attempt)
 
     def client_command(self, address: Address, seconds: float) -> Sequence[str]:
-        plan = self.schedule
+        plan, paced = self.step, self.paced_bits_per_second
         command = [self.program, "-c", address.host, "-p", str(address.port), "-J"]
         command += ["-t", str(math.ceil(seconds)), "-P", str(plan.streams)]
         command += ["--connect-timeout", str(CONNECT_MILLISECONDS)]
-        if plan.paced_bits_per_second is not None:
-            command += ["-b", str(max(1, plan.paced_bits_per_second // plan.streams))]
+        if paced is not None:
+            command += ["-b", str(max(1, paced // plan.streams))]
         return command + (["-B", self.bind] if self.bind else [])
 
     def server_command(self, port: int) -> Sequence[str]:
-        idle = str(round(self.schedule.duration_seconds + self.overhead_seconds))
+        idle = str(round(self.step.seconds + self.overhead_seconds))
         command = [self.program, "-s", "-p", str(port), "-1", "-J", "--idle-timeout", idle]
         return command + (["-B", self.bind] if self.bind else [])
 
@@ -146,7 +119,8 @@ class _Server:
     def __init__(self, port: int, process: asyncio.subprocess.Process) -> None:
         self.port = port
         self._process = process
-        self._text = asyncio.ensure_future(_read(process))
+        self._meter = Meter(process)
+        self._text = asyncio.ensure_future(running.read(process))
 
     async def ended(self, seconds: float) -> bool:
         await asyncio.wait({self._text}, timeout=seconds)
@@ -154,12 +128,13 @@ class _Server:
 
     async def stop(self) -> Ran:
         """Ends the server, if it still waits, and hands back what it printed."""
+        load = self._meter.stop()
         try:
-            return _ran(await asyncio.wait_for(asyncio.shield(self._text), 0.5), 1)
+            return replace(_ran(await asyncio.wait_for(asyncio.shield(self._text), 0.5), 1), load=load)
         except TimeoutError:
             return Ran(trouble=Trouble.PARTNER_LOST, message="no test reached this end's server")
         finally:
-            await _end(self._process)
+            await running.end(self._process)
             self._text.cancel()
 
 
@@ -207,51 +182,9 @@ def _not_started(error: OSError) -> Ran:
 def _ran(text: str, attempts: int) -> Ran:
     if not text.strip():
         return Ran(trouble=Trouble.TOOL_FAILED, message="iperf3 ended without a word", attempts=attempts)
-    return Ran(_compact(text), attempts=attempts)
+    return Ran(_compact(text), attempts=attempts, failed=bool(error_in(text)))
 
 
 def _compact(text: str) -> str:
     """Leaves out the indentation; a JSON string holds no raw line end, so no content is touched."""
     return re.sub(r"\n[ \t]*", "\n", text).strip()
-
-
-async def _start(command: Sequence[str]) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-
-
-async def _read(process: asyncio.subprocess.Process) -> str:
-    output, _ = await process.communicate()
-    return output.decode("utf-8", "replace")
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is not None:
-        return
-    with contextlib.suppress(ProcessLookupError):
-        process.kill()
-    await process.wait()
-
-
-def _free_port(candidates: range, bind: str | None) -> int | None:
-    return next((port for port in candidates if _is_free(port, bind)), None)
-
-
-def _is_free(port: int, bind: str | None) -> bool:
-    family, address = _any_address(bind)
-    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_STREAM) as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((address, port))
-        sock.listen(1)
-        return True
-    return False
-
-
-def _any_address(bind: str | None) -> tuple[socket.AddressFamily, str]:
-    if bind:
-        return (socket.AF_INET6 if ":" in bind else socket.AF_INET), bind
-    return (socket.AF_INET6, "::") if socket.has_ipv6 and socket.has_dualstack_ipv6() else (socket.AF_INET, "0.0.0.0")  # noqa: S104

@@ -33,6 +33,8 @@ class Partner:
     port: int | None = None
     run: str = ""
     settled: Trouble | None = None
+    seconds: float | None = None
+    most_bytes: int | None = None
     stranger: Trouble | None = None
     heard_at: float | None = None
     owed_since: float | None = None
@@ -49,6 +51,7 @@ class Partner:
             return
         self.position, self.port, self.state = standing.position, standing.port, standing.state
         self.run, self.settled = standing.run, standing.settled
+        self.seconds, self.most_bytes = standing.seconds, standing.most_bytes
 
     def miss(self, asked_at: float, stranger: Trouble | None = None) -> None:
         """Counts a question that went unanswered, or was answered by a stranger, who is remembered when gone."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvgate_probe import host
-from kvgate_probe.iperf3_tool import Ran
 from kvgate_probe.partners import Patience
 from kvgate_probe.peers import Address
-from kvgate_probe.wire import Result, Role, Schedule, Test, Trouble
+from kvgate_probe.tool import Ran
+from kvgate_probe.wire import Load, Result, Role, Schedule, Test, Trouble
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class _Attempt:
     local_address: str = ""
     interface: str = ""
     before: int | None = None
+    round_trip_seconds: float | None = None
 
 
 def is_source(test: Test, node: str) -> bool:
@@ -55,6 +56,10 @@ class Records:
         return "" if self._attempt is None else self._attempt.interface
 
     @property
+    def local_address(self) -> str:
+        return "" if self._attempt is None else self._attempt.local_address
+
+    @property
     def in_flight(self) -> Test | None:
         return None if self._attempt is None else self._attempt.test
 
@@ -70,7 +75,21 @@ class Records:
         if self._attempt is not None:
             test, interface = self._attempt.test, host.interface_of(self._trip.bind or local_address)
             before = self._counted(test, interface)
-            self._attempt = _Attempt(test, self._trip.clock(), local_address, interface, before)
+            trip = self._attempt.round_trip_seconds
+            self._attempt = _Attempt(test, self._trip.clock(), local_address, interface, before, trip)
+
+    def took(self, round_trip_seconds: float | None) -> None:
+        """How long a small packet took there and back, before the tool ran."""
+        if self._attempt is not None:
+            self._attempt = replace(self._attempt, round_trip_seconds=round_trip_seconds)
+
+    @property
+    def moved(self) -> int | None:
+        """Bytes that the interface has counted since the tool of the test in flight began; None where not known."""
+        if self._attempt is None or self._attempt.before is None:
+            return None
+        now = self._counted(self._attempt.test, self._attempt.interface)
+        return None if now is None else max(0, now - self._attempt.before)
 
     def end(self, ran: Ran, partner_run: str, partner: Address | None) -> None:
         attempt, self._attempt = self._attempt, None
@@ -90,6 +109,7 @@ class Records:
 
     def _result(self, attempt: _Attempt, ran: Ran, partner_run: str, partner_address: str) -> Result:
         plan, test = self._trip.schedule, attempt.test
+        step, (driver, firmware) = plan.steps[test.step], host.driver_of(attempt.interface)
         return Result(
             run_id=plan.run_id,
             pool_uid=plan.pool_uid,
@@ -98,9 +118,9 @@ class Records:
             pair=test.pair,
             round=test.round,
             phase=plan.phase,
-            tool=plan.tool,
-            streams=plan.streams,
-            planned_seconds=ran.seconds or plan.duration_seconds,
+            tool=step.tool,
+            streams=step.streams,
+            planned_seconds=ran.seconds or step.seconds,
             started_at=attempt.started_at,
             ended_at=self._trip.clock(),
             attempts=ran.attempts,
@@ -113,6 +133,13 @@ class Records:
             interface_bytes_after=None if attempt.before is None else self._counted(test, attempt.interface),
             paced_bits_per_second=plan.paced_bits_per_second,
             sent_bytes=ran.sent_bytes,
+            step=test.step,
+            round_trip_seconds=attempt.round_trip_seconds,
+            set_up_seconds=ran.set_up_seconds,
+            line_rate_bytes_per_second=host.speed_of(attempt.interface),
+            driver=driver,
+            firmware=firmware,
+            load=ran.load or Load(),
             document=ran.document,
             trouble=ran.trouble,
             message=ran.message,

@@ -1,6 +1,6 @@
 """Walks one node through the sweep: meets each partner in one total order, tests, and tells what came of it.
 
-Every walker visits its tests in the order (round, pair). At each it waits for a partner that is behind, and
+Every walker visits its tests in the order (round, pair, step). At each it waits for a partner that is behind, and
 leaves to a make-up pass a test whose partner is ahead, silent or not yet known. The walker that is furthest
 behind never waits for one behind it, so there is always one that moves: no barrier, no deadlock.
 """
@@ -9,34 +9,35 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from kvgate_probe import host
-from kvgate_probe.budget import Budget
+from kvgate_probe.budget import Allowance, Budget
 from kvgate_probe.control import Channel, Question, Standing, State, TcpChannel
-from kvgate_probe.iperf3_tool import Ran, Serving, Tool
 from kvgate_probe.partners import Partner, Patience
 from kvgate_probe.peers import Address, Peers
 from kvgate_probe.records import Records, Trip, is_source
-from kvgate_probe.wire import Result, Summary, Test, Trouble
+from kvgate_probe.tool import Ran, Serving, Tool
+from kvgate_probe.wire import Result, Role, Summary, Test, Trouble
 
 FAREWELL_SECONDS = 1.0
 SERVERS_PER_TEST = 8
 
 
 class Walker:
-    """One walk; `tell` receives each result as it comes."""
+    """One walk; `tools` are those of the schedule's steps, `tell` receives each result as it comes."""
 
     def __init__(
         self,
         trip: Trip,
         peers: Peers,
-        tool: Tool,
+        tools: Sequence[Tool],
         tell: Callable[[Result], None],
         channel: Channel | None = None,
     ) -> None:
         self._channel = channel or TcpChannel()
-        self._trip, self._peers, self._tool = trip, peers, tool
+        self._trip, self._peers, self._tools = trip, peers, tools
         self._records = Records(trip, tell)
         self._tests = trip.schedule.tests_of(trip.node)
         own = sum(is_source(test, trip.node) for test in self._tests)
@@ -46,6 +47,7 @@ class Walker:
         self._position, self._round, self._state = -1, 0, State.WALKING
         self._began = 0.0
         self._port: int | None = None
+        self._offer: Allowance | None = None
 
     async def walk(self) -> Summary:
         """Raises OSError where the control port is taken; a cancelled walk ends with its summary."""
@@ -78,14 +80,14 @@ class Walker:
         self._position, self._round = position, test.round
         self._records.begin(test)
         partner = self._partners[test.partner_of(self._trip.node)]
-        problem = self._tool.problem() or self._too_much(test)
+        problem = self._tools[test.step].problem() or self._too_much(test)
         if problem is None:
             problem = await self._meet(test, partner)
         if problem is not None and problem.trouble in _MAY_CHANGE and not last:
             self._records.drop()
             return False
         if problem is None:
-            problem = await (self._push(partner) if is_source(test, self._trip.node) else self._serve(test, partner))
+            problem = await (self._start(test, partner) if self._starts(test) else self._serve(test, partner))
         if is_source(test, self._trip.node):
             self._budget.ended()
         self._record(problem, partner)
@@ -95,15 +97,18 @@ class Walker:
         why = self._budget.spent() if is_source(test, self._trip.node) else ""
         return Ran(trouble=Trouble.BYTE_BUDGET_SPENT, message=why, attempts=0) if why else None
 
+    def _starts(self, test: Test) -> bool:
+        return (self._tools[test.step].starter is Role.SOURCE) == is_source(test, self._trip.node)
+
     async def _meet(self, test: Test, partner: Partner) -> Ran | None:
-        """None once the partner stands at the same test; for the source, once its server listens too."""
+        """None once the partner stands at the same test; for the end that starts it, once the server listens too."""
         partner.settled = None
         while True:
             await self._ask(partner, test.index)
             problem = self._why_not(test, partner)
             if problem is not None:
                 return problem
-            if partner.position == self._position and (not is_source(test, self._trip.node) or self._can_push(partner)):
+            if partner.position == self._position and (not self._starts(test) or self._can_start(partner)):
                 return None
             await asyncio.sleep(self._trip.patience.poll_seconds)
 
@@ -117,35 +122,66 @@ class Walker:
             return Ran(trouble=Trouble.PARTNER_LOST, message="the partner has left this test", attempts=0)
         if partner.silent(self._now(), patience):
             return _silence(partner, patience)
-        heard = bool(partner.run) and not is_source(test, self._trip.node)
+        heard = bool(partner.run) and not self._starts(test)
         known = heard or self._peers.find(partner.node) is not None
         if not known and self._now() - self._began >= patience.address_seconds:
             message = f"no address for the partner within {patience.address_seconds:g} s"
             return Ran(trouble=Trouble.ADDRESS_UNKNOWN, message=message, attempts=0)
         return None
 
-    def _can_push(self, partner: Partner) -> bool:
+    def _can_start(self, partner: Partner) -> bool:
         """A partner that asked first may be heard of before its address is known here."""
         return partner.port is not None and self._peers.find(partner.node) is not None
 
-    async def _push(self, partner: Partner) -> Ran:
+    async def _start(self, test: Test, partner: Partner) -> Ran:
         address = self._peers.find(partner.node)
         if address is None or partner.port is None:
             return Ran(trouble=Trouble.PARTNER_LOST, message="the partner's address is gone", attempts=0)
+        server = Address(address.host, partner.port)
+        self._records.took(await self._channel.round_trip(address))
         self._records.start(host.local_address_towards(address.host))
-        planned, speed = self._trip.schedule.duration_seconds, host.speed_of(self._records.interface)
-        allowance = self._budget.allowance(planned, speed)
-        ran = await self._tool.push(Address(address.host, partner.port), allowance)
-        self._budget.charge(ran.sent_bytes or 0, ran.sent_seconds)
+        pushes = is_source(test, self._trip.node)
+        allowance = self._allowance(test) if pushes else self._offered(test, partner)
+        ran = await self._tools[test.step].run(server, allowance)
+        if pushes:
+            self._budget.charge(ran.sent_bytes or 0, ran.sent_seconds)
         return ran
+
+    def _allowance(self, test: Test) -> Allowance:
+        planned, speed = self._trip.schedule.steps[test.step].seconds, host.speed_of(self._records.interface)
+        return self._budget.allowance(planned, speed)
+
+    def _offered(self, test: Test, partner: Partner) -> Allowance:
+        """What the source lets be read; its word never makes a test longer than planned."""
+        planned = self._trip.schedule.steps[test.step].seconds
+        return Allowance(min(planned, partner.seconds or planned), partner.most_bytes)
 
     async def _serve(self, test: Test, partner: Partner) -> Ran:
         """Serves until the partner has gone on; a server that a stranger used up is started anew."""
         address = self._peers.find(partner.node)
         self._records.start("" if address is None else host.local_address_towards(address.host))
+        began, gives = self._now(), is_source(test, self._trip.node)
+        self._offer = self._allowance(test) if gives else None
+        ran = await self._serve_all(test, partner)
+        if not gives or self._offer is None:
+            return ran
+        sent, self._offer = self._given(ran, self._offer), None
+        self._budget.charge(sent, self._now() - began)
+        return replace(ran, seconds=ran.seconds or self._trip.schedule.steps[test.step].seconds)
+
+    def _given(self, ran: Ran, offer: Allowance) -> int:
+        """What a server let be read: by its interface's count, which is no less than the payload; else all it could."""
+        if ran.trouble is not None and ran.attempts == 0:
+            return 0
+        moved = self._records.moved
+        return moved if moved is not None else offer.most_bytes or 0
+
+    async def _serve_all(self, test: Test, partner: Partner) -> Ran:
         ran = Ran(trouble=Trouble.PARTNER_LOST, message="no test reached this end's server")
         for _ in range(SERVERS_PER_TEST):
-            serving = await self._tool.serve(self._trip.control_port)
+            allowance = self._offer or Allowance(self._trip.schedule.steps[test.step].seconds)
+            local = self._records.local_address
+            serving = await self._tools[test.step].serve(self._trip.control_port, allowance, local)
             if isinstance(serving, Ran):
                 return serving
             latest = await self._serve_once(serving, test, partner)
@@ -223,6 +259,8 @@ class Walker:
             position=self._position,
             port=self._port,
             settled=settled,
+            seconds=None if self._offer is None else self._offer.seconds,
+            most_bytes=None if self._offer is None else self._offer.most_bytes,
         )
 
     def _record(self, ran: Ran, partner: Partner) -> None:

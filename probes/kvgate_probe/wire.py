@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 
 from kvgate_probe.fields import Fields, WireError
@@ -12,10 +12,13 @@ from kvgate_probe.fields import Fields, WireError
 WIRE_VERSION = 1
 LIMITED_VERSION = 2
 """Of a schedule with a limit on bytes: a walker that knows of none must not take it for one without."""
+STEPPED_VERSION = 3
+"""Of a schedule in which a pair meets for more than one test."""
 MAX_DOCUMENT_CHARACTERS = 262_144
 MAX_TERMINATION_BYTES = 4096
 MAX_SECONDS = 3600.0
-MAX_STREAMS = 64
+MAX_STREAMS = 128
+MAX_PIECE_BYTES = 1 << 30
 DATA_PORTS = 8
 """A walker's control port is `port`; its tool listens on one of the next DATA_PORTS ports."""
 
@@ -51,23 +54,41 @@ class Pair:
 
 @dataclass(frozen=True, order=True)
 class Test:
-    """One planned measurement; `index` is its place in the one total order that all walkers follow."""
+    """One planned measurement; `index` is its place in the one total order that all walkers follow, `step` its place
+    among the tests for which its pair meets."""
 
     __test__ = False
 
     index: int
     round: int
     pair: Pair
+    step: int = 0
 
     def partner_of(self, node: str) -> str:
         return self.pair.destination if node == self.pair.source else self.pair.source
 
 
 @dataclass(frozen=True)
+class Step:
+    """One of the tests for which a pair meets: a tool and how it is used.
+
+    `piece_bytes` is the size of one transfer of a tool that moves pieces, `operation` what it does where it knows more
+    than one: `read` pulls at the destination, `write` pushes at the source.
+    """
+
+    tool: str
+    streams: int
+    seconds: float
+    piece_bytes: int | None = None
+    operation: str = ""
+
+
+@dataclass(frozen=True)
 class Schedule:
     """The whole sweep, the same for every walker; `paced_bits_per_second` is for all streams together.
 
-    `most_bytes` is what all senders together may send, None for no limit.
+    A pair meets once for all its steps: the first is `tool` with `streams` for `duration_seconds`, then come those of
+    `further`. `most_bytes` is what all senders together may send, None for no limit.
     """
 
     run_id: str
@@ -81,10 +102,22 @@ class Schedule:
     line_rate_bytes_per_second: float | None = None
     paced_bits_per_second: int | None = None
     most_bytes: int | None = None
+    further: tuple[Step, ...] = ()
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return (Step(self.tool, self.streams, self.duration_seconds), *self.further)
+
+    @property
+    def round_seconds(self) -> float:
+        """The time that the tests of one meeting take."""
+        return sum(step.seconds for step in self.steps)
 
     def tests(self) -> tuple[Test, ...]:
-        ordered = [(number, pair) for number, pairs in enumerate(self.rounds) for pair in sorted(pairs)]
-        return tuple(Test(index, number, pair) for index, (number, pair) in enumerate(ordered))
+        places = range(len(self.steps))
+        meetings = [(number, pair) for number, pairs in enumerate(self.rounds) for pair in sorted(pairs)]
+        ordered = [(number, pair, step) for number, pair in meetings for step in places]
+        return tuple(Test(index, number, pair, step) for index, (number, pair, step) in enumerate(ordered))
 
     def tests_of(self, node: str) -> tuple[Test, ...]:
         return tuple(t for t in self.tests() if node in (t.pair.source, t.pair.destination))
@@ -99,12 +132,29 @@ class Schedule:
 
 
 @dataclass(frozen=True)
+class Load:
+    """How the processors did during a test, in shares of its time; None where the system does not tell.
+
+    `busy` and `stolen` are of all processors of the host; `cores` is the processor time that the tool used by its wall
+    time; `waited` the share in which it could have run and was not let, `throttled` that in which its cgroup was held.
+    """
+
+    busy: float | None = None
+    stolen: float | None = None
+    cores: float | None = None
+    waited: float | None = None
+    throttled: float | None = None
+
+
+@dataclass(frozen=True)
 class Result:
     """One end's record of one test: the tool's own text, or the trouble that kept it from having any.
 
     Times are Unix seconds by the node's clock. The interface's bytes are those sent at the source and those
     received at the destination; None where the system does not tell. `sent_bytes` is the payload that a source sent,
-    in tests that failed too; `planned_seconds` is less than the schedule's where its limit on bytes made it so.
+    in tests that failed too; `planned_seconds` is less than the step's where the limit on bytes made it so.
+    `round_trip_seconds` is of small packets just before the test, `set_up_seconds` from the start of the tool to its
+    first transfer; the line rate, the driver and its firmware are those of the interface.
     """
 
     run_id: str
@@ -129,6 +179,13 @@ class Result:
     interface_bytes_after: int | None = None
     paced_bits_per_second: int | None = None
     sent_bytes: int | None = None
+    step: int = 0
+    round_trip_seconds: float | None = None
+    set_up_seconds: float | None = None
+    line_rate_bytes_per_second: float | None = None
+    driver: str = ""
+    firmware: str = ""
+    load: Load = Load()
     document: str = ""
     trouble: Trouble | None = None
     message: str = ""
@@ -157,7 +214,7 @@ class Unreadable:
 
 def encode_schedule(schedule: Schedule) -> str:
     document: dict[str, object] = {
-        "version": WIRE_VERSION if schedule.most_bytes is None else LIMITED_VERSION,
+        "version": _version(limited=schedule.most_bytes is not None, stepped=bool(schedule.further)),
         "runID": schedule.run_id,
         "poolUID": schedule.pool_uid,
         "tool": schedule.tool,
@@ -173,14 +230,42 @@ def encode_schedule(schedule: Schedule) -> str:
         document["pacedBitsPerSecond"] = schedule.paced_bits_per_second
     if schedule.most_bytes is not None:
         document["mostBytes"] = schedule.most_bytes
+    if schedule.further:
+        document["further"] = [_step_out(step) for step in schedule.further]
     return _dump(document)
+
+
+def _version(*, limited: bool, stepped: bool) -> int:
+    if stepped:
+        return STEPPED_VERSION
+    return LIMITED_VERSION if limited else WIRE_VERSION
+
+
+def _step_out(step: Step) -> dict[str, object]:
+    told = {"tool": step.tool, "streams": step.streams, "seconds": step.seconds}
+    more = {"pieceBytes": step.piece_bytes, "operation": step.operation or None}
+    return told | {key: value for key, value in more.items() if value is not None}
+
+
+def _step(reader: Fields) -> Step:
+    piece = reader.maybe_whole("pieceBytes", least=1)
+    if piece is not None and piece > MAX_PIECE_BYTES:
+        raise WireError(f"{reader.what}: pieceBytes must be at most {MAX_PIECE_BYTES}")
+    return Step(
+        tool=reader.name("tool"),
+        streams=reader.whole("streams", least=1, most=MAX_STREAMS),
+        seconds=reader.number("seconds", above=0, most=MAX_SECONDS),
+        piece_bytes=piece,
+        operation=reader.maybe_text("operation") or "",
+    )
 
 
 def decode_schedule(text: str) -> Schedule:
     """Raises WireError for anything but a schedule in which no node is in two tests of one round."""
     reader = Fields.of(text, "schedule")
     most_bytes = reader.maybe_whole("mostBytes")
-    version = WIRE_VERSION if most_bytes is None else LIMITED_VERSION
+    further = tuple(map(_step, reader.objects("further"))) if "further" in reader.values else ()
+    version = _version(limited=most_bytes is not None, stepped=bool(further))
     if reader.values.get("version") != version:
         raise WireError(f"schedule: version must be {version}")
     return Schedule(
@@ -195,6 +280,7 @@ def decode_schedule(text: str) -> Schedule:
         line_rate_bytes_per_second=reader.maybe_number("lineRateBytesPerSecond", above=0),
         paced_bits_per_second=reader.maybe_whole("pacedBitsPerSecond", least=1),
         most_bytes=most_bytes,
+        further=further,
     )
 
 
@@ -226,6 +312,13 @@ def encode_result(result: Result) -> str:
             "interfaceBytesAfter": result.interface_bytes_after,
             "pacedBitsPerSecond": result.paced_bits_per_second,
             "sentBytes": result.sent_bytes,
+            "step": result.step,
+            "roundTripSeconds": result.round_trip_seconds,
+            "setUpSeconds": result.set_up_seconds,
+            "lineRateBytesPerSecond": result.line_rate_bytes_per_second,
+            "driver": result.driver[:100],
+            "firmware": result.firmware[:100],
+            "load": asdict(result.load),
             "document": result.document[:MAX_DOCUMENT_CHARACTERS],
             "trouble": None if result.trouble is None else result.trouble.value,
             "message": result.message[:1000],
@@ -269,10 +362,21 @@ def _decode_result(reader: Fields) -> Result:
         interface_bytes_after=reader.maybe_whole("interfaceBytesAfter"),
         paced_bits_per_second=reader.maybe_whole("pacedBitsPerSecond", least=1),
         sent_bytes=reader.maybe_whole("sentBytes"),
+        step=reader.maybe_whole("step") or 0,
+        round_trip_seconds=reader.maybe_number("roundTripSeconds", above=-1),
+        set_up_seconds=reader.maybe_number("setUpSeconds", above=-1),
+        line_rate_bytes_per_second=reader.maybe_number("lineRateBytesPerSecond", above=0),
+        driver=reader.maybe_text("driver") or "",
+        firmware=reader.maybe_text("firmware") or "",
+        load=_load(reader.within("load")) if "load" in reader.values else Load(),
         document=document,
         trouble=None if trouble is None else Trouble(reader.one_of("trouble", Trouble)),
         message=reader.text("message"),
     )
+
+
+def _load(reader: Fields) -> Load:
+    return Load(**{share.name: reader.maybe_number(share.name, above=-1) for share in fields(Load)})
 
 
 def encode_summary(summary: Summary) -> str:

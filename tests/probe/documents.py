@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kvgate.probe.iperf3_guard import Expected
+from kvgate.probe.measured import Expected
 
 DATA = Path(__file__).parent / "data"
 REAL_CLIENT = (DATA / "iperf3-3.12-client.json").read_text()

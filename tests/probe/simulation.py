@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 
 from kvgate_probe.budget import Allowance
 from kvgate_probe.control import Answer, Question, Standing
-from kvgate_probe.iperf3_tool import Ran, Serving
 from kvgate_probe.partners import Patience
 from kvgate_probe.peers import Address
 from kvgate_probe.records import Trip
+from kvgate_probe.tool import Ran, Serving
 from kvgate_probe.walker import Walker
-from kvgate_probe.wire import Result, Schedule, Summary, Trouble
+from kvgate_probe.wire import Result, Role, Schedule, Summary, Trouble
 
 T = TypeVar("T")
 REFUSED = '{"error":"unable to connect to server: Connection refused"}'
@@ -30,6 +30,7 @@ LOST = '{"error":"control socket has closed unexpectedly"}'
 GOOD = '{"end":{"sum_received":{}}}'
 LATENCY_SECONDS = 0.001
 FAR_TOO_LATE_SECONDS = 3600.0
+STARTERS = {"": Role.SOURCE, "write": Role.SOURCE, "read": Role.DESTINATION}
 
 
 class _JumpingSelector(selectors.SelectSelector):
@@ -95,6 +96,10 @@ class Channel:
             await asyncio.sleep(seconds)
         return None
 
+    async def round_trip(self, address: Address) -> float | None:
+        del address
+        return LATENCY_SECONDS
+
 
 class _Server:
     def __init__(self, net: Net, address: Address) -> None:
@@ -121,18 +126,19 @@ class Tool:
     net: Net
     host: str
     broken: Ran | None = None
+    starter: Role = Role.SOURCE
 
     def problem(self) -> Ran | None:
         return self.broken
 
-    async def serve(self, control_port: int) -> Serving | Ran:
-        del control_port
+    async def serve(self, control_port: int, allowance: Allowance, local_address: str) -> Serving | Ran:
+        del control_port, allowance, local_address
         return _Server(self.net, Address(self.host, next(self.net.ports)))
 
-    async def push(self, address: Address, allowance: Allowance) -> Ran:
+    async def run(self, address: Address, allowance: Allowance) -> Ran:
         server = self.net.servers.get(address)
         if server is None or server.busy:
-            return Ran(REFUSED if server is None else BUSY)
+            return Ran(REFUSED if server is None else BUSY, failed=True)
         assert not {self.host, address.host} & set(self.net.testing), "a host in two tests at once"
         server.busy = True
         self.net.testing += [self.host, address.host]
@@ -140,13 +146,13 @@ class Tool:
             done, _ = await asyncio.wait({server.ran}, timeout=self.net.test_seconds)
         except asyncio.CancelledError:
             if not server.ran.done():
-                server.ran.set_result(Ran(LOST))
+                server.ran.set_result(Ran(LOST, failed=True))
             raise
         finally:
             self.net.testing.remove(self.host)
             self.net.testing.remove(address.host)
         if done:
-            return Ran(LOST)
+            return Ran(LOST, failed=True)
         server.ran.set_result(Ran(GOOD))
         return Ran(GOOD)
 
@@ -228,8 +234,9 @@ async def _live(
     await asyncio.sleep(fate.starts)
     plan = Schedule(**{**vars(schedule), "run_id": fate.run or schedule.run_id})
     trip = Trip(plan, node, book.port, None, patience, loop.time)
+    tools = tuple(Tool(net, node, fate.broken, STARTERS[step.operation]) for step in plan.steps)
     known = replace(book, empty=fate.blind, opened_at=fate.told_peers_at)
-    walker = Mortal(trip, known, Tool(net, node, fate.broken), results.append, Channel(net, node))
+    walker = Mortal(trip, known, tools, results.append, Channel(net, node))
     task = loop.create_task(walker.walk())
     for at, kill in ((fate.killed_at, True), (fate.told_at, False)):
         if at is not None:

@@ -9,7 +9,8 @@ import pytest
 
 from kvgate.core.evidence import FAULTS_OF_THE_PATH, Failure, FailureKind
 from kvgate.probe.flows import Flows, hash_limited
-from kvgate.probe.iperf3_guard import Accepted, guard, plain_address
+from kvgate.probe.iperf3_guard import guard, plain_address
+from kvgate.probe.measured import Accepted
 from tests.probe.documents import REAL_CLIENT, REAL_SERVER, Document, expected, finished, real_expected, text_of
 
 GIGABIT = 1e9 / 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,9 +11,9 @@ from hypothesis import strategies as st
 
 from kvgate.api.words import Phase
 from kvgate.probe.plan import LinkTest, plan_sweep
-from kvgate_probe.iperf3_tool import Ran
 from kvgate_probe.partners import Patience
-from kvgate_probe.wire import Result, Schedule, Trouble
+from kvgate_probe.tool import Ran
+from kvgate_probe.wire import Result, Schedule, Step, Trouble
 from tests.probe.simulation import GOOD, Book, Fate, Outcome, run_in_jumping_time, simulate
 
 NODES = [f"n{number}" for number in range(6)]
@@ -26,6 +27,11 @@ ROUND_SECONDS = 10.0
 def schedule(prefill: list[str], decode: list[str]) -> Schedule:
     test = LinkTest(duration_seconds=ROUND_SECONDS, streams=1, port=7000)
     return plan_sweep("run", "uid", prefill, decode, test, Phase.ISOLATED).schedule
+
+
+def stepped(plan: Schedule, *operations: str) -> Schedule:
+    """The same sweep, with a further test per meeting that is started by the end which the operation names."""
+    return replace(plan, further=tuple(Step("played", 1, ROUND_SECONDS, operation=one) for one in operations))
 
 
 def run(
@@ -114,6 +120,26 @@ def test_the_overhead_of_a_sweep_without_trouble_is_small() -> None:
     outcome = run(plan)
     assert max(outcome.ended_at.values()) <= 1.25 * len(plan.rounds) * ROUND_SECONDS
     assert all(summary.measured == 3 and not summary.troubled for summary in outcome.summaries.values())
+
+
+@given(
+    roles=roles,
+    operations=st.lists(st.sampled_from(["read", "write"]), min_size=1, max_size=2),
+    killed=st.dictionaries(st.sampled_from(NODES), st.tuples(moments, st.booleans()), max_size=2),
+)
+@settings(max_examples=25, deadline=None)
+def test_a_pair_that_meets_for_tests_in_either_direction_ends_all_of_them_or_says_why(
+    roles: tuple[list[str], list[str]], operations: list[str], killed: dict[str, tuple[float, bool]]
+) -> None:
+    plan = stepped(schedule(*roles), *operations)
+    outcome = run(plan, {node: Fate(killed_at=at, swallows=swallows) for node, (at, swallows) in killed.items()})
+    living = {test.index for test in plan.tests() if not {test.pair.source, test.pair.destination} & set(killed)}
+    by_place = {(test.pair, test.step): test.index for test in plan.tests()}
+    good = [by_place[result.pair, result.step] for result in outcome.results if result.document == GOOD]
+    assert all(good.count(index) == 2 for index in living)
+    assert all(touched(result, set(killed)) for result in outcome.results if result.trouble is not None)
+    limit = len(plan.rounds) * (plan.round_seconds + len(plan.steps) * OVERHEAD_SECONDS)
+    assert max(outcome.ended_at.values(), default=0.0) <= limit + len(killed) * (PATIENCE.silence_seconds + 1.5) + 1
 
 
 def test_a_node_that_starts_after_it_was_given_up_is_measured_in_the_make_up_pass() -> None:

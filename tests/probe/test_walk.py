@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,7 +20,8 @@ import pytest
 
 from kvgate.api.words import Phase
 from kvgate.core.evidence import FailureKind
-from kvgate.probe.iperf3_guard import Expected, guard
+from kvgate.probe.iperf3_guard import guard
+from kvgate.probe.measured import Expected
 from kvgate.probe.plan import LinkTest, plan_sweep
 from kvgate.probe.results import Reading, Setting, read_logs
 from kvgate_probe.budget import Allowance
@@ -31,6 +31,7 @@ from kvgate_probe.wire import (
     DATA_PORTS,
     Result,
     Schedule,
+    Step,
     Summary,
     Trouble,
     decode_line,
@@ -289,9 +290,9 @@ def iperf3(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
 
 def test_a_busy_server_is_tried_again_and_then_called_busy() -> None:
     port = free_ports()
-    tool = Iperf3(schedule(), "127.0.0.1")
+    tool = Iperf3(schedule().steps[0], "127.0.0.1")
     with iperf3("-s", "-p", str(port)), iperf3_client(port):
-        ran = asyncio.run(tool.push(Address("127.0.0.1", port), Allowance(1)))
+        ran = asyncio.run(tool.run(Address("127.0.0.1", port), Allowance(1)))
     assert (ran.trouble, ran.attempts) == (Trouble.SERVER_BUSY, 6)
     assert not ran.good
 
@@ -307,7 +308,7 @@ def iperf3_client(port: int) -> Iterator[None]:
 
 def test_iperf3_that_exits_with_0_where_nothing_listens_is_no_measurement() -> None:
     port = free_ports()
-    ran = asyncio.run(Iperf3(schedule(), "127.0.0.1").push(Address("127.0.0.1", port), Allowance(1)))
+    ran = asyncio.run(Iperf3(schedule().steps[0], "127.0.0.1").run(Address("127.0.0.1", port), Allowance(1)))
     assert "refused" in error_in(ran.document)
     assert not ran.good
     outcome = guard(ran.document, Expected("127.0.0.1", 1, 2))
@@ -318,7 +319,7 @@ def test_no_free_port_for_the_server_is_called_so() -> None:
     first = free_ports()
     taken = [socket.create_server(("127.0.0.1", first + offset)) for offset in range(1, DATA_PORTS + 1)]
     try:
-        ran = asyncio.run(Iperf3(schedule(), "127.0.0.1").serve(first))
+        ran = asyncio.run(Iperf3(schedule().steps[0], "127.0.0.1").serve(first, Allowance(1), ""))
     finally:
         for one in taken:
             one.close()
@@ -329,9 +330,9 @@ def test_a_test_that_never_ends_is_ended_by_the_walker(tmp_path: Path) -> None:
     stuck = tmp_path / "iperf3"
     stuck.write_text("#!/bin/sh\nexec sleep 600\n")
     stuck.chmod(0o755)
-    tool = Iperf3(replace(schedule(), duration_seconds=0.2), "127.0.0.1", str(stuck), overhead_seconds=0.3)
+    tool = Iperf3(Step("iperf3", 1, 0.2), "127.0.0.1", None, str(stuck), overhead_seconds=0.3)
     began = time.monotonic()
-    ran = asyncio.run(tool.push(Address("127.0.0.1", 9), Allowance(0.2)))
+    ran = asyncio.run(tool.run(Address("127.0.0.1", 9), Allowance(0.2)))
     assert time.monotonic() - began < 5
     assert ran.trouble is Trouble.TOOL_FAILED
     assert "did not end within" in ran.message

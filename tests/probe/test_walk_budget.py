@@ -6,7 +6,6 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -118,10 +117,10 @@ def test_a_test_that_nobody_could_foretell_is_ended_before_it_has_sent_too_much(
 
 def test_the_kernels_count_is_what_iperf3_says_it_has_sent() -> None:
     port = free_ports()
-    tool = Iperf3(replace(schedule(), paced_bits_per_second=PACE * 8), "127.0.0.1")
+    tool = Iperf3(schedule().steps[0], "127.0.0.1", PACE * 8)
     with iperf3("-s", "-p", str(port), "-1"):
         time.sleep(0.5)
-        ran = asyncio.run(tool.push(Address("127.0.0.1", port), Allowance(2, 1000 * MB)))
+        ran = asyncio.run(tool.run(Address("127.0.0.1", port), Allowance(2, 1000 * MB)))
     told = json.loads(ran.document)["end"]["sum_sent"]["bytes"]
     assert ran.sent_bytes is not None
     assert told <= ran.sent_bytes <= 1.02 * told

@@ -93,7 +93,7 @@ def test_all_walkers_see_one_order_of_tests() -> None:
         pytest.param({"durationSeconds": True}, "durationSeconds", id="a duration that is true"),
         pytest.param({"durationSeconds": 10**400}, "durationSeconds", id="a duration beyond every float"),
         pytest.param({"streams": 0}, "streams", id="no stream"),
-        pytest.param({"streams": 65}, "streams", id="too many streams"),
+        pytest.param({"streams": 129}, "streams", id="too many streams"),
         pytest.param({"streams": 1.5}, "streams", id="a stream and a half"),
         pytest.param({"port": 65535}, "port", id="a port with no room for the tool's ports above it"),
         pytest.param({"pacedBitsPerSecond": 0}, "pacedBitsPerSecond", id="a pace of zero"),

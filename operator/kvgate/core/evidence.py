@@ -74,6 +74,11 @@ class Sample:
     `bytes_per_second` is payload in bytes per second of wall time as the receiver counted it, `bytes_moved` what it
     received, and `bytes_sent` what the sender sent, in a test that failed too. `slot` numbers the tests of a phase that
     ran at the same time; `line_rate_bytes_per_second` is that of the slower of the two interfaces, where known.
+
+    `mtu` (bytes) is the smaller of the two interfaces'. `round_trip_seconds` is of small packets just before the test,
+    `set_up_seconds` from the start of the tool to its first measured transfer. `lanes` are the transport's own words
+    for what carried the bytes, `sums_equal` whether the data arrived as they were, None where the tool does not check.
+    `starved` says which end did not get the processor that it asked for: the path may carry more than the number says.
     """
 
     run_id: str
@@ -99,6 +104,15 @@ class Sample:
     bytes_sent: int | None = None
     slot: int | None = None
     line_rate_bytes_per_second: float | None = None
+    mtu: int | None = None
+    segment_bytes: int | None = None
+    congestion: str = ""
+    ip_version: int | None = None
+    round_trip_seconds: float | None = None
+    set_up_seconds: float | None = None
+    lanes: tuple[str, ...] = ()
+    sums_equal: bool | None = None
+    starved: str = ""
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from kvgate.core.evidence import Failure, FailureKind
 from kvgate.probe.iperf3_errors import quoted
-from kvgate.probe.iperf3_guard import Accepted, Expected, guard, plain_address
-from kvgate_probe.fields import Fields, WireError
-from kvgate_probe.wire import Result, Schedule
+from kvgate.probe.iperf3_guard import plain_address
+from kvgate.probe.measured import Accepted, Expected, Reader
+from kvgate.probe.readers import READERS
+from kvgate.probe.ucx_reading import TCP
+from kvgate_probe.wire import Result, Role, Schedule, Step
 
 LEAST_SHARE_COUNTED = 0.9
 MOST_MESSAGE_CHARACTERS = 250
@@ -14,32 +18,48 @@ LOOPBACK = ("lo", "lo0")
 
 
 def weigh(
-    source: Result | None,
-    destination: Result | None,
+    ends: Ends,
+    step: Step,
     schedule: Schedule,
     addresses: frozenset[str],
     *,
     loopback: bool,
 ) -> Accepted | Failure:
-    """The source's document where it passes the guard and the destination does not speak against it.
+    """The document of the end that tells, where it passes its tool's guard and the other end does not speak against it.
 
-    `addresses` are those that the destination's walker may have; empty where not known.
+    `addresses` are those that the other end's walker may have; empty where not known.
     """
-    if source is None:
-        return _only_the_destination(destination)
-    outcome = _trouble(source) or _identity(source, schedule, addresses, loopback=loopback)
+    reader = READERS[step.tool]
+    teller, other = ends.told_by(reader.teller)
+    if teller is None:
+        return _only_the_other(other)
+    outcome = _trouble(teller) or _identity(teller, schedule, addresses, loopback=loopback)
     if outcome is not None:
         return outcome
-    accepted = guard(source.document, _expected(source, schedule))
+    accepted = reader.read(teller.document, _expected(teller, step, schedule))
     if isinstance(accepted, Failure):
         return accepted
-    against = _counters(source, accepted) or _destination_against(destination, accepted)
+    against = _counters(teller, accepted) or _other_against(other, accepted, reader)
     return against or accepted
 
 
-def _only_the_destination(destination: Result | None) -> Failure:
-    trouble = None if destination is None else _trouble(destination)
-    return trouble or Failure(FailureKind.PARTNER_LOST, "the source left no record of this test")
+@dataclass(frozen=True)
+class Ends:
+    """What the two ends of one test recorded; None where an end left nothing."""
+
+    source: Result | None = None
+    destination: Result | None = None
+
+    def told_by(self, role: Role) -> tuple[Result | None, Result | None]:
+        """First the end whose document counts, then the other."""
+        source = role is Role.SOURCE
+        return (self.source, self.destination) if source else (self.destination, self.source)
+
+
+def _only_the_other(other: Result | None) -> Failure:
+    trouble = None if other is None else _trouble(other)
+    who = "destination" if other is not None and other.role is Role.SOURCE else "source"
+    return trouble or Failure(FailureKind.PARTNER_LOST, f"the {who} left no record of this test")
 
 
 def _trouble(result: Result) -> Failure | None:
@@ -50,46 +70,42 @@ def _trouble(result: Result) -> Failure | None:
     )
 
 
-def _identity(source: Result, schedule: Schedule, addresses: frozenset[str], *, loopback: bool) -> Failure | None:
-    if source.partner_run != schedule.run_id:
+def _identity(teller: Result, schedule: Schedule, addresses: frozenset[str], *, loopback: bool) -> Failure | None:
+    if teller.partner_run != schedule.run_id:
         return Failure(FailureKind.WRONG_RUN, "the partner did not answer with this run's ID")
-    partner = plain_address(source.partner_address)
+    partner = plain_address(teller.partner_address)
     if addresses and partner not in {plain_address(address) for address in addresses}:
-        return Failure(FailureKind.WRONG_HOST, "the partner's address is none of the destination's own")
-    local = source.interface in LOOPBACK or plain_address(source.local_address) == partner
+        other = "destination" if teller.role is Role.SOURCE else "source"
+        return Failure(FailureKind.WRONG_HOST, f"the partner's address is none of the {other}'s own")
+    local = teller.interface in LOOPBACK or plain_address(teller.local_address) == partner
     if local and not loopback:
         message = "both ends are on one host: no wire was measured between two nodes"
         return Failure(FailureKind.WRONG_HOST, message)
     return None
 
 
-def _expected(source: Result, schedule: Schedule) -> Expected:
+def _expected(teller: Result, step: Step, schedule: Schedule) -> Expected:
     return Expected(
-        remote_address=source.partner_address,
-        planned_seconds=source.planned_seconds,
-        streams=schedule.streams,
+        remote_address=teller.partner_address,
+        planned_seconds=teller.planned_seconds,
+        streams=step.streams,
         line_rate_bytes_per_second=schedule.line_rate_bytes_per_second,
+        piece_bytes=step.piece_bytes,
+        operation=step.operation,
     )
 
 
-def _destination_against(destination: Result | None, accepted: Accepted) -> Failure | None:
-    if destination is None:
+def _other_against(other: Result | None, accepted: Accepted, reader: Reader) -> Failure | None:
+    if other is None:
         return None
-    trouble = _trouble(destination) or _counters(destination, accepted)
+    trouble = _trouble(other) or _counters(other, accepted)
     if trouble is not None:
         return trouble
-    cookie = _cookie(destination.document)
+    cookie = reader.cookie(other.document)
     if cookie is not None and cookie != accepted.cookie:
         message = "the two ends' documents are of two different tests"
         return Failure(FailureKind.AMBIGUOUS, message)
     return None
-
-
-def _cookie(document: str) -> str | None:
-    try:
-        return Fields.of(document, "iperf3").within("start").text("cookie")
-    except WireError:
-        return None
 
 
 def counted_bytes(result: Result | None) -> int | None:
@@ -102,6 +118,8 @@ def counted_bytes(result: Result | None) -> int | None:
 
 def _counters(result: Result, accepted: Accepted) -> Failure | None:
     moved, told = counted_bytes(result), accepted.numbers.bytes_received
+    if accepted.transport != TCP:
+        return None  # RDMA passes by the counters of the network interface
     if moved is None or moved >= LEAST_SHARE_COUNTED * told:
         return None
     message = (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from kvgate.core.evidence import Failure, FailureKind
 from kvgate.core.text import rate
-from kvgate.probe.flows import Flows, flows_of
-from kvgate.probe.iperf3_result import Numbers, read_numbers
+from kvgate.probe.flows import flows_of
+from kvgate.probe.iperf3_result import read_numbers
 from kvgate.probe.iperf3_text import Refused, read_document
+from kvgate.probe.measured import Accepted, Expected, Numbers
 from kvgate_probe.fields import Fields, WireError
 
 MIN_SECONDS = 0.95
@@ -20,29 +20,6 @@ SHORTEST_INTERVAL_SECONDS = 0.1
 LINE_RATE_TOLERANCE = 1.05
 LEAST_SHARE_RECEIVED = 0.5
 FIRST_VERSION_WITH_RIGHT_OMIT = (3, 14)
-
-
-@dataclass(frozen=True)
-class Expected:
-    """What was asked for: a document about anything else is refused.
-
-    `remote_address` is the partner's; the line rate is in bytes per second, None where unknown.
-    """
-
-    remote_address: str
-    planned_seconds: float
-    streams: int
-    protocol: str = "TCP"
-    line_rate_bytes_per_second: float | None = None
-
-
-@dataclass(frozen=True)
-class Accepted:
-    """A measurement: the receiver's bytes over the receiver's seconds, and what came with it."""
-
-    numbers: Numbers
-    flows: Flows
-    cookie: str
 
 
 def guard(text: str, expected: Expected) -> Accepted | Failure:
@@ -58,6 +35,14 @@ def guard(text: str, expected: Expected) -> Accepted | Failure:
         return refused.failure
     except WireError as error:
         return Failure(FailureKind.UNREADABLE, f"not a finished iperf3 document: {error}")
+
+
+def cookie_of(document: str) -> str | None:
+    """What both ends' documents of one test share; None where this one does not tell."""
+    try:
+        return Fields.of(document, "iperf3").within("start").text("cookie")
+    except WireError:
+        return None
 
 
 def _finished(fields: Fields, _: Expected) -> None:

@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import statistics
 
 from iperf3 import TestResult
 
 from kvgate.core.evidence import FailureKind
 from kvgate.probe.iperf3_text import Refused
+from kvgate.probe.measured import Numbers
 from kvgate_probe.fields import Fields
 
 MOST_RETRANSMITS = 2**31 - 1
 """Above it stands a negative number that an old iperf3 printed unsigned."""
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """What arrived: bytes and seconds by the receiver, bytes per second of wall time; CPU in percent of one core.
-
-    `bytes_sent`, `retransmits` and `segment_bytes` are None where the document does not tell.
-    """
-
-    bytes_received: int
-    seconds: float
-    bytes_per_second: float
-    bytes_sent: int | None = None
-    retransmits: int | None = None
-    segment_bytes: int | None = None
-    host_cpu_percent: float | None = None
-    remote_cpu_percent: float | None = None
-
-    @property
-    def retransmit_ratio(self) -> float | None:
-        """Retransmitted segments of all segments sent; None where either is unknown."""
-        if self.retransmits is None or not self.bytes_sent or not self.segment_bytes:
-            return None
-        return self.retransmits / (self.bytes_sent / self.segment_bytes)
 
 
 def read_numbers(fields: Fields, text: str) -> Numbers:
@@ -70,7 +47,24 @@ def _tcp(fields: Fields, text: str) -> Numbers:
         segment_bytes=_sane(read, "segment", 65535) or None,
         host_cpu_percent=read.number("host"),
         remote_cpu_percent=read.number("remote"),
+        congestion=_congestion(fields),
+        loaded_round_trip_seconds=_round_trip(fields),
     )
+
+
+def _congestion(fields: Fields) -> str:
+    told = fields.within("end").values.get("sender_tcp_congestion")
+    return told if isinstance(told, str) and told.isascii() and told.isprintable() and len(told) < 32 else ""
+
+
+def _round_trip(fields: Fields) -> float | None:
+    """The mean over the streams of what the sender's kernel saw, in seconds; iperf3 tells microseconds."""
+    end = fields.within("end")
+    if not isinstance(end.values.get("streams"), list):
+        return None
+    senders = [one.within("sender") for one in end.objects("streams") if "sender" in one.values]
+    seen = [told for one in senders if (told := _sane(one, "mean_rtt", 60_000_000))]
+    return statistics.fmean(seen) / 1e6 if seen else None
 
 
 def _udp(fields: Fields) -> Numbers:

@@ -114,7 +114,11 @@ _NUMBERS = (
 )  # fmt: skip
 
 
-_LATER_NUMBERS = ("bytes_sent", "slot", "line_rate_bytes_per_second")
+_LATER_NUMBERS = (
+    "bytes_sent", "slot", "line_rate_bytes_per_second", "mtu", "segment_bytes", "ip_version", "round_trip_seconds",
+    "set_up_seconds",
+)  # fmt: skip
+_LATER_TEXTS = ("congestion", "starved")
 """What reports of earlier versions lack."""
 
 
@@ -125,6 +129,8 @@ def _sample_in(row: dict[str, Any]) -> Sample:
         _number(row[name])
     for name in _LATER_NUMBERS:
         _number(row.get(name))
+    for name in _LATER_TEXTS:
+        _text(row.get(name, ""))
     failure = row["failure"]
     return Sample(
         **row
@@ -136,6 +142,8 @@ def _sample_in(row: dict[str, Any]) -> Sample:
             "measured_at": _moment(row["measured_at"]),
             "failure": None if failure is None else Failure(FailureKind(failure["kind"]), _text(failure["message"])),
             "notes": tuple(_text(note) for note in row["notes"]),
+            "lanes": tuple(_text(lane) for lane in row.get("lanes", ())),
+            "sums_equal": _flag(row.get("sums_equal")),
             "bytes_per_second": _rate(row["bytes_per_second"]),
         }
     )
@@ -145,6 +153,12 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError("text")
     return value
+
+
+def _flag(value: object) -> bool | None:
+    if value is None or isinstance(value, bool):
+        return value
+    raise TypeError("flag")
 
 
 def _number(value: object) -> None:

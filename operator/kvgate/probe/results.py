@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from kvgate.core.evidence import Failure, FailureKind, Path, Sample
-from kvgate.probe.ends import weigh
-from kvgate.probe.iperf3_guard import Accepted
-from kvgate.probe.link_sample import link_sample
-from kvgate_probe.wire import Pair, Result, Role, Schedule, Summary, Test, Unreadable, decode_line, decode_summary
+from kvgate.probe.ends import Ends, weigh
+from kvgate.probe.measured import Accepted
+from kvgate.probe.readers import READERS
+from kvgate.probe.samples import sample_of
+from kvgate_probe.wire import Pair, Result, Role, Schedule, Step, Summary, Test, Unreadable, decode_line, decode_summary
 
+Place = tuple[Pair, int]
+"""A pair, and the place of a test among those for which it meets."""
 MOST_LOG_CHARACTERS = 64 * 1024 * 1024
 MOST_PROBLEMS = 50
 CLOCK_TOLERANCE = timedelta(minutes=5)
@@ -48,14 +51,14 @@ class _Line:
 def read_logs(schedule: Schedule, logs: Mapping[str, str], setting: Setting) -> Reading:
     """`logs` is node → what its walker printed. Never raises; what is not accepted is named in `problems`."""
     problems: list[str] = []
-    tests = {test.pair: test for test in schedule.tests()}
+    tests = {(test.pair, test.step): test for test in schedule.tests()}
     lines = [line for node in sorted(logs) for line in _lines(node, logs[node], problems)]
     accepted = [line.result for line in lines if _accept(line, schedule, tests, problems)]
-    by_pair: dict[Pair, list[Result]] = {}
+    by_place: dict[Place, list[Result]] = {}
     for result in accepted:
-        by_pair.setdefault(result.pair, []).append(result)
-    told = (test for test in schedule.tests() if test.pair in by_pair)
-    samples = tuple(_sample(test, by_pair[test.pair], schedule, setting) for test in told)
+        by_place.setdefault((result.pair, result.step), []).append(result)
+    told = (test for test in schedule.tests() if (test.pair, test.step) in by_place)
+    samples = tuple(_sample(test, by_place[test.pair, test.step], schedule, setting) for test in told)
     problems += _skewed(accepted, setting.received_at)
     return Reading(samples, _few(problems))
 
@@ -78,8 +81,8 @@ def _lines(node: str, log: str, problems: list[str]) -> Iterator[_Line]:
             yield _Line(where, line)
 
 
-def _accept(line: _Line, schedule: Schedule, tests: Mapping[Pair, Test], problems: list[str]) -> bool:
-    reason = _stranger(line.result, schedule, tests.get(line.result.pair))
+def _accept(line: _Line, schedule: Schedule, tests: Mapping[Place, Test], problems: list[str]) -> bool:
+    reason = _stranger(line.result, schedule, tests.get((line.result.pair, line.result.step)))
     if reason:
         problems.append(f"{line.where}: {reason}: ignored")
     return not reason
@@ -93,18 +96,20 @@ def _stranger(result: Result, schedule: Schedule, test: Test | None) -> str:
     end = test.pair.source if result.role is Role.SOURCE else test.pair.destination
     if result.node != end:
         return f"a {result.role.value}'s record by a node that is not the {result.role.value}"
-    planned = (schedule.tool, schedule.phase, schedule.streams)
-    if (result.tool, result.phase, result.streams) != planned or not _of_planned_length(result, schedule):
+    step = schedule.steps[test.step]
+    planned = (step.tool, schedule.phase, step.streams)
+    if (result.tool, result.phase, result.streams) != planned or not _of_planned_length(result, step, schedule):
         return "of another tool, phase, number of streams or duration than planned"
     if result.paced_bits_per_second != schedule.paced_bits_per_second:
         return "of another pace than planned"
     return ""
 
 
-def _of_planned_length(result: Result, schedule: Schedule) -> bool:
-    """A limit on bytes makes a sender's tests shorter, to whole seconds."""
-    seconds, planned = result.planned_seconds, schedule.duration_seconds
-    limited = schedule.most_bytes is not None and result.role is Role.SOURCE
+def _of_planned_length(result: Result, step: Step, schedule: Schedule) -> bool:
+    """A limit on bytes makes a sender's tests shorter, to whole seconds, and those of one who reads from it."""
+    seconds, planned = result.planned_seconds, step.seconds
+    pulled = READERS[step.tool].teller is Role.DESTINATION
+    limited = schedule.most_bytes is not None and (result.role is Role.SOURCE or pulled)
     return seconds == planned or (limited and 1 <= seconds < planned and seconds.is_integer())
 
 
@@ -113,14 +118,16 @@ def _sample(test: Test, results: Sequence[Result], schedule: Schedule, setting: 
     destinations = [result for result in results if result.role is Role.DESTINATION]
     source, destination = next(iter(sources), None), next(iter(destinations), None)
     count = max(len(sources), len(destinations))
-    addresses = setting.addresses.get(test.pair.destination, frozenset())
+    step, ends = schedule.steps[test.step], Ends(source, destination)
+    told = READERS[step.tool].teller is Role.SOURCE
+    addresses = setting.addresses.get(test.pair.destination if told else test.pair.source, frozenset())
     outcome: Accepted | Failure
     if count > 1:
         outcome = Failure(FailureKind.AMBIGUOUS, f"{count} records of one test by one end, 1 expected")
     else:
-        outcome = weigh(source, destination, schedule, addresses, loopback=setting.loopback)
+        outcome = weigh(ends, step, schedule, addresses, loopback=setting.loopback)
     path = Path(test.pair.source, test.pair.destination)
-    return link_sample(path, schedule, setting.received_at, outcome, source, destination)
+    return sample_of(path, schedule, step, setting.received_at, outcome, ends)
 
 
 def _skewed(results: Iterable[Result], received_at: datetime) -> list[str]:

@@ -1,0 +1,23 @@
+"""The tools that a walker knows, by the name that schedules use: one row and one module each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kvgate_probe.iperf3_tool import Iperf3
+from kvgate_probe.tool import Tool
+from kvgate_probe.ucx_tool import UcxGet
+from kvgate_probe.wire import Schedule, Step
+
+Make = Callable[[Step, str | None, int | None], Tool]
+"""From a step, the address to bind to and the pace in bits per second; None where there is none of them."""
+
+TOOLS: Mapping[str, Make] = {
+    "iperf3": Iperf3,
+    "ucx_get": UcxGet,
+}
+
+
+def tools_of(schedule: Schedule, bind: str | None) -> tuple[Tool, ...]:
+    """The tool of each step. Raises KeyError where one is not known."""
+    return tuple(TOOLS[step.tool](step, bind, schedule.paced_bits_per_second) for step in schedule.steps)
