@@ -141,7 +141,7 @@ class Session:
         timed = [replace(due, arrival_seconds=at) for due, at in zip(self._requests[block], moments, strict=True)]
         salt = Salt(self._plan.seed, block, arm)
         bodies = deque(self._body(due, salt) for due in timed[:AHEAD])
-        began = time.monotonic()
+        began, began_at = time.monotonic(), time.time()
         sent: list[asyncio.Task[Sent]] = []
         try:
             for number, due in enumerate(timed):
@@ -155,10 +155,11 @@ class Session:
         finally:
             for task in sent:
                 task.cancel()
+        ended_at = time.time()
         self._refused(sent)
         page = await self._page(self._plan.url(arm))
         families = pages.kv_families(page) if page is not None else ()
-        return RunResult(block, arm, len(timed), tuple(told), families)
+        return RunResult(block, arm, len(timed), tuple(told), families, began_at, ended_at)
 
     def _body(self, due: Due, salt: Salt) -> bytes:
         return body_of(self._plan.model, self._door.prompt(self._plan, due, salt), due.output_tokens)
@@ -178,6 +179,7 @@ class Session:
             overlap_tokens=self._overlap(heard.hit_rate, prompt_tokens),
             worker=heard.worker,
             fault=answer.fault,
+            answer_tokens=max(heard.completion_tokens, heard.chunks) if answer.fault is None else 0,
         )
 
     def _overlap(self, hit_rate: float | None, prompt_tokens: int) -> int | None:

@@ -94,17 +94,21 @@ class Sent:
     overlap_tokens: int | None = None
     worker: str = ""
     fault: str | None = None
+    answer_tokens: int = 0
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """One arm in one block; `kv_families` are metrics of KV routing that the arm's frontend showed in use."""
+    """One arm in one block; `kv_families` are metrics of KV routing that the arm's frontend showed in use. It ran from
+    `began_at` to `ended_at`, in seconds since 1970."""
 
     block: int
     arm: str
     offered: int
     requests: tuple[Sent, ...]
     kv_families: tuple[str, ...] = ()
+    began_at: float = 0.0
+    ended_at: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -205,6 +209,8 @@ def encode_run(run_id: str, result: RunResult) -> Iterable[str]:
         "arm": result.arm,
         "offered": result.offered,
         "families": list(result.kv_families),
+        "began_at": round(result.began_at, 3),
+        "ended_at": round(result.ended_at, 3),
         "requests": [_row(sent) for sent in result.requests],
     }
     packed = base64.b64encode(gzip.compress(_dump(body).encode(), 9, mtime=0)).decode()
@@ -226,6 +232,7 @@ def _row(sent: Sent) -> list[object]:
         sent.overlap_tokens,
         sent.worker,
         sent.fault,
+        sent.answer_tokens,
     ]
 
 
@@ -290,13 +297,15 @@ def _run_in(block: int, arm: str, collected: _Parts) -> RunResult:
         offered=body.whole("offered", most=1_000_000),
         requests=tuple(_sent_in(row) for row in body.items("requests")),
         kv_families=tuple(_text(name) for name in body.items("families")),
+        began_at=body.number("began_at", above=-1),
+        ended_at=body.number("ended_at", above=-1),
     )
 
 
 def _sent_in(row: object) -> Sent:
-    if not isinstance(row, list) or len(row) != 10:
-        raise WireError("a request is a row of ten")
-    family, arrival, prompt, repeated, first, gap, cached, overlap, worker, fault = row
+    if not isinstance(row, list) or len(row) != 11:
+        raise WireError("a request is a row of eleven")
+    family, arrival, prompt, repeated, first, gap, cached, overlap, worker, fault, answer = row
     if (first is None) == (fault is None) or (fault is not None and fault not in FAULTS):
         raise WireError("a request has either a first token or one of the known faults")
     return Sent(
@@ -310,6 +319,7 @@ def _sent_in(row: object) -> Sent:
         overlap_tokens=None if overlap is None else _whole(overlap),
         worker=_text(worker)[:64],
         fault=fault,
+        answer_tokens=_whole(answer),
     )
 
 

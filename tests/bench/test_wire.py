@@ -33,8 +33,10 @@ from kvgate_bench.wire import (
 from kvgate_probe.fields import WireError
 from tests.bench.plans import PLAN, plan
 
-SENT = Sent(0, 0.25, 352, 0, 0.01, 0.001, 0, None, "11")
-RUN = RunResult(0, "KV", 2, (SENT, replace(SENT, first_token_seconds=None, fault="Timeout")), ("applied",))
+SENT = Sent(0, 0.25, 352, 0, 0.01, 0.001, 0, None, "11", None, 4)
+RUN = RunResult(
+    0, "KV", 2, (SENT, replace(SENT, first_token_seconds=None, fault="Timeout")), ("applied",), 1000.5, 1031.25
+)
 ENDING = Ending(("11", "12"), ("11", "12"), 3, (Asked("11", 0.5, 0.1),), "", 1.5, 0.01)
 SEEN = Seen(3, "cards")
 
@@ -92,13 +94,14 @@ _sent = st.builds(
     cached_tokens=st.none() | _counts,
     overlap_tokens=st.none() | _counts,
     worker=st.text("0123456789", max_size=20),
+    answer_tokens=_counts,
 ) | st.builds(Sent, _counts, _seconds, _counts, _counts, fault=st.sampled_from(FAULTS))
 
 
 @given(st.lists(_sent, max_size=5).map(tuple), st.sampled_from(ARMS), st.integers(0, 63))
 @settings(max_examples=60)
 def test_a_run_is_read_back_between_lines_of_others(sent: tuple[Sent, ...], arm: str, block: int) -> None:
-    run = RunResult(block, arm, len(sent), sent, ("a",))
+    run = RunResult(block, arm, len(sent), sent, ("a",), 1.5, 2.5)
     log = f"a warning\n{lines(run)}\n[]"
     assert decode_log(log, "ab1") == decode_log(lines(run), "ab1")
     assert decode_log(log, "ab1").runs == (run,)
@@ -124,7 +127,15 @@ def _data(body: object) -> str:
     return json.dumps(head | {"data": packed}, separators=(",", ":"))
 
 
-_BODY: dict[str, Any] = {"block": 0, "arm": "KV", "offered": 1, "families": [], "requests": []}
+_BODY: dict[str, Any] = {
+    "block": 0,
+    "arm": "KV",
+    "offered": 1,
+    "families": [],
+    "began_at": 0,
+    "ended_at": 0,
+    "requests": [],
+}
 
 
 @pytest.mark.parametrize(
@@ -138,19 +149,21 @@ _BODY: dict[str, Any] = {"block": 0, "arm": "KV", "offered": 1, "families": [], 
         pytest.param(lines(RUN).replace('"data":"H4', '"data":"!!'), "cannot be unpacked", id="no base64"),
         pytest.param(_data([1]), "must be a JSON object", id="a body that is a list"),
         pytest.param(_data(_BODY | {"block": 1}), "another block or arm", id="a body of another block"),
-        pytest.param(_data(_BODY | {"requests": [[1]]}), "a row of ten", id="a short row"),
+        pytest.param(_data(_BODY | {"requests": [[1]]}), "a row of eleven", id="a short row"),
         pytest.param(
-            _data(_BODY | {"requests": [[0, 0, 1, 0, None, None, None, None, "", "Bored"]]}),
+            _data(_BODY | {"requests": [[0, 0, 1, 0, None, None, None, None, "", "Bored", 0]]}),
             "known faults",
             id="a new fault",
         ),
         pytest.param(
-            _data(_BODY | {"requests": [[0, 0, 1, 0, None, None, None, None, "", None]]}),
+            _data(_BODY | {"requests": [[0, 0, 1, 0, None, None, None, None, "", None, 0]]}),
             "either a first token",
             id="neither a token nor a fault",
         ),
         pytest.param(
-            _data(_BODY | {"requests": [[0, 0, 1, 0, -1, None, None, None, "", None]]}), "from 0", id="a negative wait"
+            _data(_BODY | {"requests": [[0, 0, 1, 0, -1, None, None, None, "", None, 0]]}),
+            "from 0",
+            id="a negative wait",
         ),
     ],
 )
@@ -173,6 +186,8 @@ def test_an_experiment_is_the_runs_the_ending_and_what_the_operator_saw() -> Non
     assert (found.template_tokens, found.aborted, found.blocks) == (3, "", 2)
     assert found.runs[0].requests[1].fault is Fault.TIMEOUT
     assert found.runs[0].kv_families == ("applied",)
+    assert (found.runs[0].began_at, found.runs[0].ended_at) == (1000.5, 1031.25)
+    assert found.runs[0].requests[0].answer_tokens == 4
     assert found.calibration[0].miss_seconds == 0.5
 
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from kvgate.api.words import Capability, Outcome
-from kvgate.core.ab.evidence import BenchmarkEvidence, Subject
+from kvgate.core.ab.evidence import BenchmarkEvidence, Provenance, Subject
 from kvgate.core.ab.experiment import Arm, Experiment, Workload
 from kvgate.core.benchmark_criteria import benchmark_won, chosen
 from kvgate.core.digests import digest
@@ -142,6 +142,15 @@ def test_the_status_shows_the_gain_its_interval_and_the_cache() -> None:
     assert shown.benchmark == "qwen3-run-1"
     assert (shown.improvement_percent, shown.low_percent, shown.high_percent) == ("54.0", "54.0", "54.0")
     assert shown.cached_token_ratio == "0.896"
+    assert shown.tokens_per_joule is None
+
+
+def test_the_status_shows_tokens_per_joule_and_no_verdict_rests_on_them() -> None:
+    worse = Provenance(tokens_per_joule=(("RoundRobin", 9.0), ("KV", 0.0125)))
+    shown = routing(seen(ab(provenance=worse)))
+    assert shown is not None
+    assert (shown.tokens_per_joule, shown.tokens_per_joule_round_robin) == ("0.013", "9.000")
+    assert told(seen(ab(provenance=worse))) == told(seen(ab())) == (Outcome.PASS, [])
 
 
 @pytest.mark.parametrize(

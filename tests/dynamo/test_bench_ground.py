@@ -55,6 +55,14 @@ def test_only_workers_that_a_router_chooses_by_their_cache_count(
     assert found.workers == workers
 
 
+def test_the_pods_that_draw_power_are_all_ready_workers_decode_ones_too() -> None:
+    found = facts(
+        (*PODS, worker("w3", ready=False)), (card("w1", worker_type="prefill"), card("w2", worker_type="decode"))
+    )
+    assert isinstance(found, ServingFacts)
+    assert found.worker_pods == ("w1", "w2")
+
+
 @pytest.mark.parametrize(
     ("pods", "cards", "said"),
     [

@@ -72,6 +72,7 @@ _answered = st.builds(
     cached_tokens=st.none() | _counts,
     overlap_tokens=st.none() | _counts,
     worker=_texts,
+    answer_tokens=_counts,
 )
 _failed = st.builds(
     Request, family=_counts, arrival_seconds=_seconds, prompt_tokens=_counts, fault=st.sampled_from(Fault)
@@ -83,6 +84,8 @@ _runs = st.builds(
     offered=_counts,
     requests=st.lists(_answered | _failed, max_size=4).map(tuple),
     kv_families=st.lists(_texts, max_size=2).map(tuple),
+    began_at=_seconds,
+    ended_at=_seconds,
 )
 _identities = st.builds(Identity, _counts, st.lists(_texts, max_size=3).map(tuple), _texts)
 _experiments = st.builds(
@@ -114,6 +117,7 @@ _evidence = st.builds(
         live_requests_per_second=st.none() | _seconds,
         versions=st.lists(_names, max_size=2).map(tuple),
         tokens_per_joule=st.sampled_from([(), (("KV", 1.5), ("RoundRobin", 1.0))]),
+        no_power=_texts,
     ),
 )
 

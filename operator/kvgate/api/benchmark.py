@@ -56,7 +56,8 @@ class ArmResult(Wire):
     workers: Annotated[tuple[WorkerCount, ...], Field(max_length=256)] = ()
     """Who answered how many."""
     tokens_per_joule: _Decimal | None = None
-    """For information, where Prometheus has the workers' power."""
+    """Prompt and answer tokens served per joule of the workers' GPUs, where Prometheus has their power: for
+    information, never a criterion."""
 
 
 class FamilyResult(Wire):
@@ -115,3 +116,5 @@ class BenchmarkReportSpec(Wire):
     """What the deployment served beside it: a shadow router does not see it."""
     versions: Annotated[tuple[Word, ...], Field(max_length=16)] = ()
     """Images of the frontend, the workers and the load generator."""
+    no_power: Text | None = None
+    """Why no arm has tokensPerJoule; absent where no Prometheus was to be asked."""

@@ -129,6 +129,10 @@ class RoutingStatus(Wire):
     """Cached prompt tokens over all prompt tokens, as the workers report them; a decimal string from 0 to 1."""
     benchmark: str = ""
     """The BenchmarkReport that this rests on."""
+    tokens_per_joule: str | None = None
+    """Tokens served per joule of the workers' GPUs with KV routing, for information; a decimal string."""
+    tokens_per_joule_round_robin: str | None = None
+    """With round-robin."""
     events: EventsStatus | None = None
     observed_requests_per_second: str = ""
     """Read from Prometheus where one is configured; beside peakRequestsPerSecond, for information."""

@@ -16,7 +16,7 @@ def benchmark_status(case: Case) -> RoutingStatus | None:
     kept = chosen(case) if case.pool.spec.criteria.routing is not None else None
     if kept is None:
         return None
-    found = None if void(case, kept) else gain(kept.experiment)
+    found, power = None if void(case, kept) else gain(kept.experiment), dict(kept.provenance.tokens_per_joule)
     if found is None:
         return RoutingStatus(benchmark=kept.report)
     return RoutingStatus(
@@ -25,7 +25,13 @@ def benchmark_status(case: Case) -> RoutingStatus | None:
         high_percent=_percent(found.high),
         cached_token_ratio=f"{cached_ratio(kept.experiment.counted(Arm.KV)):.3f}",
         benchmark=kept.report,
+        tokens_per_joule=_decimal(power.get(Arm.KV)),
+        tokens_per_joule_round_robin=_decimal(power.get(Arm.ROUND_ROBIN)),
     )
+
+
+def _decimal(value: float | None) -> str | None:
+    return None if value is None else f"{value:.3f}"
 
 
 def _percent(fraction: float) -> str:

@@ -19,7 +19,8 @@ _SERVES = frozenset({"aggregated", "prefill", ""})
 @dataclass(frozen=True)
 class ServingFacts:
     """What an A/B must know of its deployment. `namespace` is Dynamo's own, of the generation that serves; `cards` the
-    digest of what the workers publish, their identities left out."""
+    digest of what the workers publish, their identities left out; `worker_pods` are all that serve, decode workers
+    among them."""
 
     model: str
     namespace: str
@@ -28,6 +29,7 @@ class ServingFacts:
     cache_blocks: int
     cards: str
     frontends: tuple[WorkerPod, ...]
+    worker_pods: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,8 @@ def serving_facts(
     block, cache = blocks.pop(), min((count for count in caches if count), default=0)
     if not block or not cache or not namespaces:
         return NotServing(f"the workers of {name} publish no KV block size or no count of KV blocks")
-    return ServingFacts(models.pop(), namespaces.pop(), len(cards), block, cache, _digest(cards), frontends)
+    serve = tuple(sorted(pod.pod for pod in held if pod.ready and not pod.leaving and pod.role is not PodRole.FRONTEND))
+    return ServingFacts(models.pop(), namespaces.pop(), len(cards), block, cache, _digest(cards), frontends, serve)
 
 
 def _cards(pods: Iterable[WorkerPod], metadata: Iterable[WorkerMetadata]) -> tuple[ModelCard, ...]:

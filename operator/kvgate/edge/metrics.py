@@ -13,6 +13,7 @@ from kvgate.core.monitoring import LEAST_REQUESTS, asks, counts_from
 from kvgate.core.world import Pool
 from kvgate.edge import metrics_queries as queries
 from kvgate.edge.metrics_queries import Labels, Number, States
+from kvgate.edge.power import PowerReader, no_prometheus
 from kvgate.edge.prometheus import ask
 from kvgate.edge.promql import NoData, NoDataReason, PrometheusEndpoint
 
@@ -220,10 +221,12 @@ def _first(states: States) -> datetime | None:
 
 @dataclass(frozen=True)
 class PrometheusReaders:
-    """What a cluster's ground reads through Prometheus: the rate of requests, for information, and what is judged."""
+    """What a cluster's ground reads through Prometheus: the rate of requests and the GPUs' power, for information, and
+    what is judged."""
 
     rate: Callable[[Pool], float | None] = lambda _: None
     metrics: MetricsLooks | None = None
+    power: PowerReader = no_prometheus
 
     def seen(self, pool: Pool) -> MetricsSeen | None:
         return self.metrics.seen(pool) if self.metrics is not None else None

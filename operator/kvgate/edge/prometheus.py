@@ -55,12 +55,15 @@ def _named(none: NoData, endpoint: PrometheusEndpoint) -> NoData:
     return NoData(none.reason, f'Prometheus "{endpoint.name}" of the operator\'s settings: {none.message}')
 
 
-def ask(endpoint: PrometheusEndpoint, query: str, *, largest_bytes: int | None = None) -> object | NoData:
-    """The `data.result` of an instant query, at Prometheus's now.
+def ask(
+    endpoint: PrometheusEndpoint, query: str, *, largest_bytes: int | None = None, at_seconds: float | None = None
+) -> object | NoData:
+    """The `data.result` of an instant query, at that time in seconds since 1970; Prometheus's now if None.
 
     Returns within LONGEST_SECONDS; never raises for what the server, the network or the settings' files do.
     """
-    params = {"timeout": f"{LONGEST_SECONDS:g}"}
+    moment = {"time": f"{at_seconds:.3f}"} if at_seconds is not None else {}
+    params = {"timeout": f"{LONGEST_SECONDS:g}"} | moment
     return _ask(endpoint, query, params, LONGEST_SECONDS, largest_bytes or LARGEST_ANSWER_BYTES)
 
 

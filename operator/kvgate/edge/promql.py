@@ -35,12 +35,12 @@ class LabelMatcher:
     def text(self, names: Mapping[str, str]) -> str:
         """The matcher in PromQL. A name is one literal, also within a regular expression."""
         regex = self.operator in {MatchOperator.MATCHES, MatchOperator.MATCHES_NOT}
-        known = {placeholder: _literal(name) if regex else name for placeholder, name in names.items()}
+        known = {placeholder: literal(name) if regex else name for placeholder, name in names.items()}
         value = re.sub(r"\{[a-z]+\}", lambda found: known.get(found.group(), found.group()), self.value)
         return f"{self.label}{self.operator}{json.dumps(value, ensure_ascii=False)}"
 
 
-def _literal(name: str) -> str:
+def literal(name: str) -> str:
     return re.sub(r"[\\.+*?()|\[\]{}^$]", lambda found: f"\\{found.group()}", name)
 
 

@@ -69,6 +69,7 @@ def _index(evidence: BenchmarkEvidence, pool: PoolRef, shards: tuple[ShardRef, .
         requests_per_second=_decimal(kept.requests_per_second),
         live_requests_per_second=None if live is None else _decimal(live),
         versions=tuple(version[:128] for version in kept.versions if version)[:16],
+        no_power=kept.no_power or None,
     )
 
 

@@ -59,7 +59,15 @@ def _calibration(results: Results) -> tuple[Calibration, ...]:
 
 def _run(result: RunResult) -> Run:
     requests = tuple(_request(sent) for sent in result.requests)
-    return Run(result.block, Arm(result.arm), result.offered, requests, result.kv_families)
+    return Run(
+        block=result.block,
+        arm=Arm(result.arm),
+        offered=result.offered,
+        requests=requests,
+        kv_families=result.kv_families,
+        began_at=result.began_at,
+        ended_at=result.ended_at,
+    )
 
 
 def _request(sent: Sent) -> Request:
@@ -74,4 +82,5 @@ def _request(sent: Sent) -> Request:
         overlap_tokens=sent.overlap_tokens,
         worker=sent.worker,
         fault=None if sent.fault is None else Fault(sent.fault),
+        answer_tokens=sent.answer_tokens,
     )

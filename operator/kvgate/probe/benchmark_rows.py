@@ -43,6 +43,8 @@ def run_out(run: Run) -> Body:
         "arm": run.arm.value,
         "offered": run.offered,
         "kvFamilies": list(run.kv_families),
+        "beganAt": run.began_at,
+        "endedAt": run.ended_at,
         "workers": names,
         "requests": [_row(request, places) for request in run.requests],
     }
@@ -60,6 +62,7 @@ def _row(request: Request, places: Mapping[str, int]) -> list[object]:
         request.overlap_tokens,
         places[request.worker],
         None if request.fault is None else request.fault.value,
+        request.answer_tokens,
     ]
 
 
@@ -97,6 +100,7 @@ def provenance_in(body: Mapping[str, Any]) -> Provenance:
         live_requests_per_second=None if live is None else number(live),
         versions=tuple(text(entry) for entry in body["versions"]),
         tokens_per_joule=tuple((text(arm), number(value)) for arm, value in body["tokens_per_joule"]),
+        no_power=text(body["no_power"]),
     )
 
 
@@ -116,11 +120,13 @@ def _run_in(body: Mapping[str, Any]) -> Run:
         offered=whole(body["offered"]),
         requests=tuple(_request_in(row, names) for row in body["requests"]),
         kv_families=tuple(text(name) for name in body["kvFamilies"]),
+        began_at=number(body["beganAt"]),
+        ended_at=number(body["endedAt"]),
     )
 
 
 def _request_in(row: list[Any], names: list[str]) -> Request:
-    family, arrival, prompt, repeated, first, gap, cached, overlap, worker, fault = row
+    family, arrival, prompt, repeated, first, gap, cached, overlap, worker, fault, answer = row
     return Request(
         family=whole(family),
         arrival_seconds=number(arrival),
@@ -132,6 +138,7 @@ def _request_in(row: list[Any], names: list[str]) -> Request:
         overlap_tokens=None if overlap is None else whole(overlap),
         worker=names[whole(worker)],
         fault=None if fault is None else Fault(fault),
+        answer_tokens=whole(answer),
     )
 
 

@@ -11,15 +11,20 @@ from typing import Any
 import pytest
 from kubernetes import client as kubernetes
 
+from kvgate.core.ab.experiment import Experiment
+from kvgate.core.ab.power import Efficiency, NoPower
 from kvgate.core.decide import decide
 from kvgate.core.runs import JobState
 from kvgate.core.steps import CollectBenchmark, StartBenchmark
+from kvgate.core.world import Pool
 from kvgate.dynamo.published import Published
 from kvgate.edge.cluster.benchmarks import stored_plan
 from kvgate.edge.cluster.client import BENCHMARKS
 from kvgate.edge.cluster.ground import ClusterGround
 from kvgate.edge.cluster.sweeps import ProbePolicy
 from kvgate.edge.errors import MeasureError
+from kvgate.edge.metrics import PrometheusReaders
+from kvgate.edge.power import PowerReader, no_prometheus
 from kvgate.edge.worker_config import WorkerConfig
 from kvgate_bench.wire import Asked, Ending, Plan, RunResult, Sent, encode_ending, encode_run
 from tests.cluster.waiting import eventually
@@ -34,13 +39,20 @@ ROUTING = {"routing": {"kvEvents": "Ignored", "benchmark": {"targetRef": {"name"
 IDS = ("11", "12")
 
 
-def ground(yard: Yard, config: str = "{}") -> ClusterGround:
+def ground(yard: Yard, config: str = "{}", power: PowerReader = no_prometheus) -> ClusterGround:
     """One whose workers serve this config.json: no process answers at their addresses."""
 
     def read(_: Published) -> WorkerConfig:
         return WorkerConfig(config, "w1")
 
-    return ClusterGround(yard.client, lambda: yard.policy, yard.clock, worker_config=read, namespaces=[yard.namespace])
+    return ClusterGround(
+        yard.client,
+        lambda: yard.policy,
+        yard.clock,
+        PrometheusReaders(power=power),
+        worker_config=read,
+        namespaces=[yard.namespace],
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -185,6 +197,38 @@ def test_it_is_made_kept_and_cleared_and_the_verdict_rests_on_it(yard: Yard) -> 
     index = yard.client.get(BENCHMARKS, yard.namespace, f"qwen3-{plan.run_id}")
     assert index["spec"]["liveRequestsPerSecond"] == "1.500"
     assert index["spec"]["ranOn"] == "staging"
+
+
+@pytest.mark.parametrize(
+    ("told_of_power", "kept"),
+    [
+        pytest.param((("KV", 2.5), ("RoundRobin", 1.25)), ("2.500", "1.250", None), id="it is there"),
+        pytest.param(NoPower("DCGM is not scraped"), (None, None, "DCGM is not scraped"), id="it is not"),
+    ],
+)
+def test_the_power_of_its_workers_is_asked_for_once_and_kept_with_it(
+    yard: Yard, told_of_power: Efficiency | NoPower, kept: tuple[str | None, ...]
+) -> None:
+    asked_for: list[tuple[str, ...]] = []
+
+    def power(_: Pool, __: Experiment, pods: tuple[str, ...]) -> Efficiency | NoPower:
+        asked_for.append(pods)
+        return told_of_power
+
+    yard.ground = ground(yard, power=power)
+    plan = started(yard)
+    pod = pod_of_job(yard)
+    yard.client.prints[pod] = told(plan)
+    end(yard, pod)
+    for _ in range(3):
+        turn(yard)
+    assert asked_for == [("w1", "w2")]
+    routing = yard.observe()[0].status.routing
+    assert routing is not None
+    index = yard.client.get(BENCHMARKS, yard.namespace, f"qwen3-{plan.run_id}")["spec"]
+    arms = {arm["arm"]: arm.get("tokensPerJoule") for arm in index["arms"]}
+    assert (arms["KV"], arms["RoundRobin"], index.get("noPower")) == kept
+    assert (routing.tokens_per_joule, routing.tokens_per_joule_round_robin) == kept[:2]
 
 
 @pytest.mark.parametrize(

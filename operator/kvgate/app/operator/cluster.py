@@ -16,6 +16,7 @@ from kvgate.edge.cluster.ground import ClusterGround
 from kvgate.edge.cluster.sweeps import ProbePolicy
 from kvgate.edge.connection import credentials
 from kvgate.edge.metrics import MetricsLooks, PrometheusReaders
+from kvgate.edge.power import power_reader
 from kvgate.edge.verifier import Verifier
 
 AGENT = f"kvgate/{__version__}"
@@ -42,7 +43,8 @@ def cluster_ground(
     """The ground of the operator that is called `instance`; the settings are asked anew at each look, and `require`
     before each prompt."""
     metrics = MetricsLooks(lambda name: settings().endpoint(name), _now)
-    prometheus = PrometheusReaders(ObservedRates(settings, time.monotonic), metrics)
+    power = power_reader(lambda name: settings().endpoint(name))
+    prometheus = PrometheusReaders(ObservedRates(settings, time.monotonic), metrics, power)
     verifier = Verifier(_now, leads=lambda: _leads(require))
     return ClusterGround(
         client,
@@ -68,6 +70,7 @@ def probe_policy(settings: Settings) -> ProbePolicy:
     return ProbePolicy(
         image=probe.image or "",
         allowed_nodes=probe.allowed_node_selector,
+        signals=settings.node_health.signals,
         allow_host_network=probe.allow_host_network,
         capabilities=tuple(capability.value for capability in probe.allowed_capabilities),
         most_sweeps=probe.max_concurrent_sweeps,

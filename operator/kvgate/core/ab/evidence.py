@@ -19,7 +19,9 @@ class Subject:
 
 @dataclass(frozen=True)
 class Provenance:
-    """What is kept beside the numbers for people: nothing of it decides anything."""
+    """What is kept beside the numbers for people: nothing of it decides anything.
+
+    `tokens_per_joule` is by arm; `no_power` says why it is missing, empty where nobody was to be asked."""
 
     seed: int = 0
     ran_on: str = ""
@@ -28,6 +30,7 @@ class Provenance:
     live_requests_per_second: float | None = None
     versions: tuple[str, ...] = ()
     tokens_per_joule: tuple[tuple[str, float], ...] = ()
+    no_power: str = ""
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,7 @@ class Request:
     overlap_tokens: int | None = None
     worker: str = ""
     fault: Fault | None = None
+    answer_tokens: int = 0
 
     def __post_init__(self) -> None:
         if (self.first_token_seconds is None) == (self.fault is None):
@@ -65,13 +66,16 @@ class Request:
 @dataclass(frozen=True)
 class Run:
     """One arm in one block. `offered` requests were planned; `kv_families` are the metrics of KV routing that the
-    arm's own frontend showed."""
+    arm's own frontend showed. It ran from `began_at` to `ended_at`, in seconds since 1970 by its pod's clock; 0 where
+    that was not told."""
 
     block: int
     arm: Arm
     offered: int
     requests: tuple[Request, ...]
     kv_families: tuple[str, ...] = ()
+    began_at: float = 0.0
+    ended_at: float = 0.0
 
     @cached_property
     def counted(self) -> tuple[Request, ...]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from kvgate.api.objects import BenchmarkReport, read_benchmark
 from kvgate.api.status import BenchmarkRun
 from kvgate.api.wire import API_VERSION
 from kvgate.core.ab.evidence import BenchmarkEvidence, Provenance, Subject
+from kvgate.core.ab.experiment import Experiment
+from kvgate.core.ab.power import Efficiency, NoPower
 from kvgate.core.world import World
 from kvgate.dynamo.document import at, mapping, mappings, shown, text
 from kvgate.edge.cluster.benchmarks import job_of, stored_plan
@@ -27,14 +29,23 @@ from kvgate.probe.indexes import report_name
 from kvgate.probe.jobs import POOL_UID, labels, owned_by
 
 
-def collect(client: Client, pool: ReadPool, world: World, aborted: str, received_at: datetime) -> None:
+@dataclass(frozen=True)
+class Receipt:
+    """When an A/B is collected, why it was ended early if it was, and who tells how many tokens a joule brought."""
+
+    at: datetime
+    aborted: str
+    powered: Callable[[ReadPool, Experiment], Efficiency | NoPower]
+
+
+def collect(client: Client, pool: ReadPool, world: World, receipt: Receipt) -> None:
     """Keep what the Job's pod told as a BenchmarkReport, and clear the A/B away. Each part finds what an earlier
     attempt did of it, so that it may die anywhere."""
     fence = pool.status.benchmark
     if fence is None:
         return
     if not _is_kept(client, pool, fence.run_id):
-        evidence = _evidence(client, pool, world, fence, aborted, received_at)
+        evidence = _evidence(client, pool, world, fence, receipt)
         for report in to_benchmark_reports(evidence, pool.name):
             _create(client, pool, report)
     _tidy(client, pool)
@@ -56,9 +67,7 @@ def _is_ours(found: Document, pool: ReadPool, run_id: str) -> bool:
     return at(found, "spec", "poolRef", "uid") == pool.uid and at(found, "spec", "runID") == run_id
 
 
-def _evidence(
-    client: Client, pool: ReadPool, world: World, fence: BenchmarkRun, aborted: str, received_at: datetime
-) -> BenchmarkEvidence:
+def _evidence(client: Client, pool: ReadPool, world: World, fence: BenchmarkRun, receipt: Receipt) -> BenchmarkEvidence:
     job, kept = job_of(client, pool.owner, fence.run_id), stored_plan(client, pool.owner, fence.run_id)
     if job is None or kept is None or at(job, "metadata", "annotations", PLAN_DIGEST) != kept[1]:
         raise MeasureError(
@@ -70,12 +79,15 @@ def _evidence(
     now = world.benchmark_ground
     after = Seen(now.generation, now.cards) if now else Seen(0, "")
     experiment = read_experiment(plan, log, Seen(fence.generation, fence.cards), after)
+    if receipt.aborted:
+        experiment = replace(experiment, aborted=receipt.aborted)
+    power = receipt.powered(pool, experiment)
     return BenchmarkEvidence(
         run_id=fence.run_id,
         pool_uid=pool.uid,
-        measured_at=received_at,
+        measured_at=receipt.at,
         subject=Subject(fence.target_uid, fence.projection, fence.split),
-        experiment=replace(experiment, aborted=aborted) if aborted else experiment,
+        experiment=experiment,
         provenance=Provenance(
             seed=plan.seed,
             ran_on=fence.ran_on,
@@ -83,6 +95,8 @@ def _evidence(
             requests_per_second=plan.requests_per_second,
             live_requests_per_second=live_rate(plan, log),
             versions=_images(pod),
+            tokens_per_joule=() if isinstance(power, NoPower) else power,
+            no_power=power.message if isinstance(power, NoPower) else "",
         ),
     )
 

@@ -6,18 +6,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
+from kvgate.core.ab.experiment import Experiment
+from kvgate.core.ab.power import Efficiency, NoPower
 from kvgate.core.benchmarking import REST
 from kvgate.core.steps import AbandonBenchmark, CollectBenchmark, StartBenchmark
 from kvgate.core.vocabulary import vocabulary_size
 from kvgate.core.world import World
 from kvgate.dynamo.published import Published
 from kvgate.edge.cluster import bench_collecting, bench_serving, benchmarks
+from kvgate.edge.cluster.bench_collecting import Receipt
 from kvgate.edge.cluster.bench_serving import Serving
 from kvgate.edge.cluster.client import Client
 from kvgate.edge.cluster.faults import Faults
 from kvgate.edge.cluster.reading import ReadPool
 from kvgate.edge.cluster.sweeps import clear
 from kvgate.edge.observe import ConfigReader
+from kvgate.edge.power import PowerReader, no_prometheus
 from kvgate.edge.worker_config import WorkerConfig
 
 Step = StartBenchmark | CollectBenchmark | AbandonBenchmark
@@ -27,9 +31,15 @@ class BenchmarkGround:
     """Remembers between a look and its steps what would serve each pool's A/B, and why one could not be started."""
 
     def __init__(
-        self, client: Client, image: Callable[[], str], clock: Callable[[], datetime], worker_config: ConfigReader
+        self,
+        client: Client,
+        image: Callable[[], str],
+        clock: Callable[[], datetime],
+        worker_config: ConfigReader,
+        power: PowerReader = no_prometheus,
     ) -> None:
         self._client, self._image, self._clock, self._config = client, image, clock, worker_config
+        self._power = power
         self._serves: dict[str, Serving | None] = {}
         self._faults = Faults(clock, REST)
 
@@ -53,7 +63,7 @@ class BenchmarkGround:
                 self._start(pool, step)
             case CollectBenchmark():
                 received_at = self._clock().replace(microsecond=0)
-                bench_collecting.collect(self._client, pool, world, step.aborted, received_at)
+                bench_collecting.collect(self._client, pool, world, Receipt(received_at, step.aborted, self._powered))
             case AbandonBenchmark():
                 clear(self._client, pool.owner, step.run_id)
 
@@ -61,6 +71,11 @@ class BenchmarkGround:
         with self._faults.noted(pool.uid):
             found = self._serves.get(pool.uid)
             benchmarks.start(self._client, pool, step.run_id, found, self._image(), self._vocabulary_size(found))
+
+    def _powered(self, pool: ReadPool, experiment: Experiment) -> Efficiency | NoPower:
+        """Who serves now served all along, or the A/B is void."""
+        found = self._serves.get(pool.uid)
+        return self._power(pool, experiment, found.facts.worker_pods if found and found.facts else ())
 
     def _vocabulary_size(self, found: Serving | None) -> int | None:
         """By the config.json that the workers serve; None where it cannot be read or does not say."""

@@ -75,7 +75,9 @@ class ClusterGround:
         self._events = EventLooks(clock)
         self._canaries = EventCanaries(clock, self._verifier.leads)
         self._listening = EventListening(client, lambda: self._policy().image, clock)
-        self._benchmarks = BenchmarkGround(client, lambda: self._policy().image, clock, self._worker_config)
+        self._benchmarks = BenchmarkGround(
+            client, lambda: self._policy().image, clock, self._worker_config, self._prometheus.power
+        )
         self._sweeps = SweepGround(client, policy, clock, self._pools)
         self._patches = Patches(client)
         self._uids: dict[str, str] = {}
