@@ -7,13 +7,17 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from kvgate.api.status import HistoryEntry, MonitoringStatus
+from kvgate.api.status import BenchmarkRun, HistoryEntry, MonitoringStatus
 from kvgate.api.words import Capability, ConditionType
+from kvgate.core.ab.evidence import BenchmarkEvidence, Provenance, Subject
+from kvgate.core.judging import Case
 from kvgate.core.metrics_seen import MetricsSeen, Served, Unseen
-from kvgate.core.monitoring import asks, changed_at
+from kvgate.core.monitoring import Watch, asks, changed_at, findings, hits_enough, watch
 from kvgate.core.serving import OwnRequests
 from kvgate.core.steps import Decision, Enable, Revert
 from kvgate.core.target import Switch
+from tests.core.ab.trials import experiment
+from tests.core.cases import POOL_UID
 from tests.core.plays import Play, pods
 from tests.core.worlds import NOW, ROUTING, SPLIT, Scene, condition, told
 
@@ -241,6 +245,70 @@ def test_a_low_hit_ratio_is_told_and_closes_nothing(cached: float, reason: str) 
     assert not [step for step in decision.patches if isinstance(step, Revert)]
     if reason == "HitRatioLow":
         assert "monitor.minCacheHitRatio is 20%" in message(decision)
+
+
+def ended(play: Watched, minutes_ago: float, *, live: bool) -> BenchmarkEvidence:
+    subject = Subject(play.scene.target_uid, "", "agg")
+    at = play.scene.now - timedelta(minutes=minutes_ago)
+    return BenchmarkEvidence("ab-1", POOL_UID, at, subject, experiment(), Provenance(live=live))
+
+
+def looked(play: Watched, *benchmarks: BenchmarkEvidence) -> Watch:
+    scene = play.scene.but(metrics=play.frontends_metrics.seen(play))
+    world = replace(scene.world, benchmarks=benchmarks)
+    found = watch(Case(scene.pool, world, world.evidence[0] if world.evidence else None, scene.now))
+    assert found is not None
+    return found
+
+
+def under_way(play: Watched, *, live: bool) -> None:
+    fence = BenchmarkRun(run_id="ab-2", started_at=play.scene.now, ran_on="qwen3", on_live=live, job_uid="job")
+    play.scene = play.scene.but(status=play.scene.status.model_copy(update={"benchmark": fence}))
+
+
+@pytest.mark.parametrize(
+    ("minutes_ago", "live", "reason"),
+    [
+        pytest.param(10, True, "HeldForBenchmark", id="on the target itself, within the hour that is looked at"),
+        pytest.param(61, True, "HitRatioLow", id="on the target itself, before that hour"),
+        pytest.param(10, False, "HitRatioLow", id="on a staging deployment"),
+    ],
+)
+def test_hits_beside_an_ab_are_not_judged(minutes_ago: float, live: bool, reason: str) -> None:
+    play = routing_on(monitor__minCacheHitRatio="20%")
+    play.turn()
+    play.frontends_metrics.cached = 0.1
+    play.scene = play.scene.later(minutes=70)
+    told_of_hits = hits_enough(looked(play, ended(play, minutes_ago, live=live)))
+    assert told_of_hits is not None
+    assert told_of_hits.reason == reason
+    if reason == "HeldForBenchmark":
+        assert "the A/B ab-1 used the same workers until" in told_of_hits.message
+
+
+@pytest.mark.parametrize(
+    ("live", "reason"),
+    [
+        pytest.param(True, "HeldForBenchmark", id="on the target itself"),
+        pytest.param(False, "MeanTTFTAboveEstimate", id="on a staging deployment"),
+    ],
+)
+def test_the_mean_ttft_beside_an_ab_that_is_under_way_is_not_judged(live: bool, reason: str) -> None:
+    play = verified()
+    play.frontends_metrics.ttft_after = 9.0
+    play.scene = play.scene.later(minutes=70)
+    under_way(play, live=live)
+    rules = {finding.criterion: finding.reason for finding in findings(looked(play))}
+    assert rules.get("meanTTFT") == reason
+
+
+def test_errors_beside_an_ab_switch_back_all_the_same() -> None:
+    play = verified()
+    under_way(play, live=True)
+    play.frontends_metrics.after = 0.2
+    decision = watching(play, minutes=10)
+    assert condition(decision.status, HEALTHY).reason == "ErrorsIncreased"
+    assert [step for step in decision.patches if isinstance(step, Revert)]
 
 
 def test_the_rise_of_the_mean_ttft_stands_beside_the_estimate() -> None:

@@ -180,12 +180,28 @@ def hits_enough(watched: Watch) -> Finding | None:
     share = served.cached_share
     if share is None or served.requests < LEAST_REQUESTS:
         return None
+    if beside := beside_benchmark(watched.case, served):
+        return _finding("cacheHits", Outcome.UNKNOWN, "HeldForBenchmark", f"the hit ratio is not judged: {beside}")
     what = f"{text.percent(share)} of the prompt tokens of {served.requests:.0f} requests were found cached"
     told = f"{what}; monitor.minCacheHitRatio is {limit}"
     if share >= limit.fraction:
         return _finding("cacheHits", Outcome.PASS, "HitRatioEnough", told)
     why = "KV events are not at fault: the deployment's owner must see how often prompts repeat, and how much is cached"
     return _finding("cacheHits", Outcome.FAIL, "HitRatioLow", f"{told}; {why}. Nothing is switched back")
+
+
+def beside_benchmark(case: Case, served: Served) -> str:
+    """Which routing A/B used the same workers while these requests were served; empty where none did. Its own requests
+    are not among them, for no Prometheus sees its frontends, but users found caches and queues that it had filled.
+    Errors are judged all the same: an A/B that users feel ends itself, and a rollback waits for nothing."""
+    running, since = case.pool.status.benchmark, served.until - timedelta(seconds=served.seconds)
+    if running is not None and running.on_live:
+        return f"the A/B {running.run_id} has used the same workers since {text.moment(running.started_at)}"
+    ended = (one for one in case.world.benchmarks if one.provenance.live and one.measured_at >= since)
+    last = next(ended, None)
+    if last is None:
+        return ""
+    return f"the A/B {last.run_id} used the same workers until {text.moment(last.measured_at)}; wait until that is past"
 
 
 def _events_fine(case: Case) -> bool:
@@ -199,8 +215,10 @@ def _events_fine(case: Case) -> bool:
 def ttft_as_estimated(watched: Watch) -> Finding | None:
     """The rise of the mean TTFT over prompts that vary: an alert, and no word against the measured link."""
     rise, estimate = ttft_rise(watched), estimated_rise(watched.case)
-    if rise is None or estimate is None:
+    if rise is None or estimate is None or watched.served is None:
         return None
+    if beside := beside_benchmark(watched.case, watched.served):
+        return _finding("meanTTFT", Outcome.UNKNOWN, "HeldForBenchmark", f"the mean TTFT is not judged: {beside}")
     limit = max(ESTIMATES_TOLERATED * estimate, LEAST_NOTICED_SECONDS)
     what = f"the mean TTFT is {text.span(abs(rise))} {'above' if rise >= 0 else 'below'} the one before the split"
     told = f"{what}, the estimate is {text.span(estimate)}"

@@ -12,7 +12,7 @@ from kvgate.api.words import Capability
 from kvgate.core.findings import Finding, Verdict
 from kvgate.core.judging import Case
 from kvgate.core.metrics_seen import Served
-from kvgate.core.monitoring import Watch, estimated_rise, findings, ttft_rise, watch
+from kvgate.core.monitoring import Watch, beside_benchmark, estimated_rise, findings, ttft_rise, watch
 
 STANDS_FOR = timedelta(hours=1)
 
@@ -84,11 +84,12 @@ def _before(case: Case, capability: Capability) -> MetricsBefore | None:
     if seen is None or seen.lately is None:
         return None
     served = seen.lately.without(serving.own if serving is not None else ())
+    beside = bool(beside_benchmark(case, served))
     return MetricsBefore(
         capability=capability,
         until=served.until.replace(microsecond=0),
         seconds=round(served.seconds),
         requests=round(served.requests),
         failed=round(served.failed),
-        mean_ttft_milliseconds=_milliseconds(served),
+        mean_ttft_milliseconds=None if beside else _milliseconds(served),
     )
