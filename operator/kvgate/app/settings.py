@@ -15,7 +15,7 @@ from kvgate.api.rules import broken_rules
 from kvgate.api.schema import JSON, schema_of
 from kvgate.api.selectors import NodeSelector
 from kvgate.api.structure import misshapen
-from kvgate.api.wire import Wire
+from kvgate.api.wire import Wire, Word
 from kvgate.app.settings_values import (
     ByteSize,
     FilePath,
@@ -27,6 +27,7 @@ from kvgate.app.settings_values import (
     names,
     url,
 )
+from kvgate.core.vetoes import KNOWN, Sign, Signal
 from kvgate.edge.promql import DEFAULT_MATCHER, PrometheusEndpoint, read_matchers
 from kvgate.edge.yamlnodes import YamlRefusedError, compose, construct
 
@@ -51,6 +52,47 @@ class ProbeSettings(Wire):
     """How much one sweep may send over all its paths. Without it: no limit but its time."""
     min_interval: Annotated[Duration, AfterValidator(interval)] = Duration("1h")
     """The least time between two scheduled sweeps of a pool, from 1m to 720h."""
+
+
+class VetoSettings(Wire):
+    """What one more health tool sets on a node that speaks against it."""
+
+    tool: Annotated[str, Field(min_length=1, max_length=63)]
+    """What the tool is called in messages."""
+    sign: Sign
+    """Where it leaves its word: a Condition (of this type), a Taint or a Label (of this key)."""
+    key: Annotated[str, Field(min_length=1, max_length=317)]
+    """The condition's type, or the key of the taint or label."""
+    values: Annotated[tuple[Word, ...], Field(max_length=16)] = ()
+    """The values that speak against the node; of a condition True where none is named, else any."""
+    remedy: Annotated[str, Field(min_length=1, max_length=256)] = "ask who runs the tool"
+    """Who lifts it, and how."""
+
+    @property
+    def signal(self) -> Signal:
+        any_value = ("True",) if self.sign is Sign.CONDITION else ()
+        return Signal(self.tool, self.sign, self.key, self.values or any_value, self.remedy)
+
+
+class NodeHealthSettings(Wire):
+    """Which words of health tools count against a node, beside those that kvgate knows."""
+
+    ignore: Annotated[tuple[Annotated[str, Field(min_length=1, max_length=63)], ...], Field(max_length=16)] = ()
+    """Tools of the known list that are not listened to, by the name that messages give them."""
+    vetoes: Annotated[tuple[VetoSettings, ...], Field(max_length=32)] = ()
+    """What other tools set."""
+
+    @model_validator(mode="after")
+    def _ignores_the_known(self) -> NodeHealthSettings:
+        known = sorted({signal.tool for signal in KNOWN})
+        if any(tool not in known for tool in self.ignore):
+            raise ValueError(f"ignore names a tool that is not known; known are {', '.join(known)}")
+        return self
+
+    @property
+    def signals(self) -> tuple[Signal, ...]:
+        known = tuple(signal for signal in KNOWN if signal.tool not in self.ignore)
+        return (*known, *(veto.signal for veto in self.vetoes))
 
 
 class TLSSettings(Wire):
@@ -94,6 +136,8 @@ class Settings(Wire):
 
     probe: ProbeSettings = Field(default_factory=ProbeSettings)
     """What the measuring pods may be and do."""
+    node_health: NodeHealthSettings = Field(default_factory=NodeHealthSettings)
+    """Which words of the cluster's health tools count against a node."""
     prometheus: Annotated[dict[str, PrometheusSettings], Field(max_length=16), AfterValidator(names)] = Field(
         default_factory=dict
     )

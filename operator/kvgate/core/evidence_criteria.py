@@ -81,6 +81,16 @@ def nodes_unchanged(case: Case) -> Finding:
     return _finding("identity", Outcome.PASS, "NodesUnchanged", "the nodes are those that were measured")
 
 
+def nodes_healthy(case: Case) -> Finding:
+    """What the cluster's own health tools say is believed: a node under a veto is neither fit nor measured as such."""
+    said = case.world.nodes.vetoes
+    if said:
+        what = text.listed(tuple(map(str, said)), most=2)
+        why = "a cordoned node is left out by itself, and the operator's nodeHealth.ignore takes a tool's word off"
+        return _finding("nodeHealth", Outcome.UNKNOWN, "NodeVetoed", f"{what}; {why}")
+    return _finding("nodeHealth", Outcome.PASS, "NodesNotVetoed", "no health tool speaks against a node in use")
+
+
 def _another(then: NodeIdentity, now: NodeIdentity) -> bool:
     pairs = ((then.uid, now.uid), (then.boot_id, now.boot_id), (then.kernel, now.kernel))
     return any(after and before != after for before, after in pairs)

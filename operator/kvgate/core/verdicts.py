@@ -25,7 +25,7 @@ GROUNDS: tuple[Criterion, ...] = (
 )
 """Whether the evidence counts at all. While one of these does not pass, no number is judged: neither Pass nor Fail."""
 
-APART: tuple[Criterion, ...] = (evidence.own_nodes, split.kv_size_known)
+APART: tuple[Criterion, ...] = (evidence.nodes_healthy, evidence.own_nodes, split.kv_size_known)
 """What is judged without evidence."""
 
 NUMBERS: tuple[Criterion, ...] = (

@@ -18,6 +18,7 @@ from kvgate.core.metrics_seen import MetricsSeen
 from kvgate.core.runs import RunningJob
 from kvgate.core.serving import ServingSeen
 from kvgate.core.target import TargetProblem, TargetView
+from kvgate.core.vetoes import Veto
 from kvgate.core.workers import WorkerPod
 
 
@@ -70,6 +71,8 @@ class Nodes:
     decode: tuple[str, ...] = ()
     problem: str = ""
     identities: tuple[NodeIdentity, ...] = ()
+    vetoes: tuple[Veto, ...] = ()
+    """What the cluster's own health tools say against any of them."""
 
     @cached_property
     def paths(self) -> tuple[Path, ...]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kvgate.api.quantities import Throughput
 from kvgate.api.selectors import LabelSelector, Requirement, SelectorOperator
 from kvgate.core.evidence import NodeIdentity
+from kvgate.core.topology import located
+from kvgate.core.vetoes import Told
 
 NETWORK_NAMESPACE = "local.kvgate.dev/network-namespace"
 LOOPBACK = "local.kvgate.dev/loopback"
@@ -20,7 +22,9 @@ _NAMESPACE = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._]{0,254}")
 
 @dataclass(frozen=True)
 class NodeView:
-    """A node; the last three fields only matter where this host plays it.
+    """A node; what comes after its addresses only matters where this host plays it, but for the last two.
+
+    `told` is what stands on it that its cluster's health tools may have set.
 
     `namespace` is the network namespace that stands for it, `loopback` that it is this host itself, `paced` the rate
     in bytes per second at which loopback traffic is to be sent.
@@ -33,6 +37,7 @@ class NodeView:
     loopback: bool = False
     paced_bytes_per_second: float | None = None
     schedulable: bool = True
+    told: Told = field(default_factory=Told)
 
 
 def read_node(body: Mapping[str, Any]) -> NodeView | str:
@@ -48,26 +53,41 @@ def read_node(body: Mapping[str, Any]) -> NodeView | str:
         paced = Throughput.parse(annotations[PACED]).bytes_per_second if PACED in annotations else None
     except ValueError as error:
         return f"metadata.annotations[{PACED}]: {error}"
+    labels = _texts(metadata.get("labels"))
     identity = NodeIdentity(
         name=metadata["name"],
         uid=str(metadata.get("uid", "")),
         boot_id=str(info.get("bootID", "")),
         kernel=str(info.get("kernelVersion", "")),
+        labels=located(labels),
     )
     return NodeView(
         identity=identity,
-        labels=_texts(metadata.get("labels")),
+        labels=labels,
         addresses=_addresses(body),
         namespace=namespace,
         loopback=annotations.get(LOOPBACK, "") == "true",
         paced_bytes_per_second=paced,
         schedulable=_mapping(body.get("spec")).get("unschedulable") is not True,
+        told=_told(body, labels),
     )
 
 
+def _told(body: Mapping[str, Any], labels: Mapping[str, str]) -> Told:
+    conditions = _entries(_mapping(body.get("status")).get("conditions"))
+    taints: dict[str, tuple[str, ...]] = {}
+    for taint in _entries(_mapping(body.get("spec")).get("taints")):
+        key = str(taint.get("key", ""))
+        taints[key] = (*taints.get(key, ()), str(taint.get("value", "")))
+    return Told({str(entry.get("type")): str(entry.get("status")) for entry in conditions}, taints, labels)
+
+
+def _entries(listed: object) -> list[Mapping[str, Any]]:
+    return [_mapping(entry) for entry in listed] if isinstance(listed, list) else []
+
+
 def _addresses(body: Mapping[str, Any]) -> tuple[str, ...]:
-    listed = _mapping(body.get("status")).get("addresses")
-    entries = [_mapping(entry) for entry in listed] if isinstance(listed, list) else []
+    entries = _entries(_mapping(body.get("status")).get("addresses"))
     return tuple(str(entry["address"]) for entry in entries if entry.get("type") == "InternalIP" and "address" in entry)
 
 

@@ -15,6 +15,7 @@ from kvgate.core.evidence import Evidence, NodeIdentity
 from kvgate.core.kvsource import ConfigTexts, kv_size
 from kvgate.core.target import TargetProblem, TargetView
 from kvgate.core.text import listed
+from kvgate.core.vetoes import KNOWN, Signal, vetoes
 from kvgate.core.workers import WorkerPod
 from kvgate.core.world import Nodes, Pool, World
 from kvgate.dynamo.document import at
@@ -67,8 +68,12 @@ def world_of(
     *,
     target_needed: bool = True,
     nodes_needed: bool = True,
+    signals: tuple[Signal, ...] = KNOWN,
 ) -> World:
-    """Everything that a turn may look at, read once from these objects, and of a worker where the pool asks for it."""
+    """Everything that a turn may look at, read once from these objects, and of a worker where the pool asks for it.
+
+    `signals` are what health tools set on nodes that speaks against them.
+    """
     evidence, bad = read_reports((r for r in objects.reports if r.metadata.namespace == pool.namespace), pool.uid)
     benchmarks, bad_benchmarks = read_benchmarks(_own_benchmarks(pool, objects), pool.uid)
     found = target_document(pool, objects)
@@ -78,7 +83,7 @@ def world_of(
     return World(
         target=_target(pool, read, target_needed=target_needed),
         kv=kv_size(pool.spec.model.kv_cache, _config(pool, objects, deployed, told, worker_config)),
-        nodes=_nodes(pool.spec, objects.nodes, () if nodes_needed else evidence, deployed),
+        nodes=_judged(_nodes(pool.spec, objects.nodes, () if nodes_needed else evidence, deployed), objects, signals),
         evidence=evidence,
         pods=pods,
         approvals=_approvals(pool, objects),
@@ -190,6 +195,12 @@ def _nodes(spec: PoolSpec, nodes: tuple[NodeView, ...], evidence: tuple[Evidence
         if isinstance(side, str):
             return Nodes(problem=side)
     return Nodes(_names(prefill), _names(decode), identities=_identities((*prefill, *decode)))
+
+
+def _judged(found: Nodes, objects: Objects, signals: tuple[Signal, ...]) -> Nodes:
+    used = {*found.prefill, *found.decode}
+    names = ((node.identity.name, node.told) for node in objects.nodes)
+    return replace(found, vetoes=tuple(v for name, told in names if name in used for v in vetoes(name, told, signals)))
 
 
 def _side(

@@ -94,7 +94,7 @@ class ClusterGround:
         if self._uids.get(key) != pool.uid:
             self._forget(key)
             self._uids[key] = pool.uid
-        world = world_of(pool, pool.objects, self._worker_config)
+        world = world_of(pool, pool.objects, self._worker_config, signals=self._policy().signals)
         world = replace(
             world,
             serving=self._served(pool, world),

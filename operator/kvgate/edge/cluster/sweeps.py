@@ -13,6 +13,7 @@ from kvgate.api.words import Phase
 from kvgate.core.digests import digest
 from kvgate.core.evidence import Path
 from kvgate.core.steps import Measure
+from kvgate.core.vetoes import KNOWN, Signal
 from kvgate.core.world import Pool, Sweep, World
 from kvgate.dynamo.document import at, mapping, mappings, text
 from kvgate.edge.cluster.client import CONFIG_MAPS, CORE_EVENTS, JOBS, PODS, Client, Document, Query
@@ -63,6 +64,8 @@ class ProbePolicy:
 
     image: str = ""
     allowed_nodes: LabelSelector | None = None
+    signals: tuple[Signal, ...] = KNOWN
+    """What speaks against a node."""
     allow_host_network: bool = False
     capabilities: tuple[str, ...] = ()
     most_sweeps: int = 1
