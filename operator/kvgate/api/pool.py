@@ -254,6 +254,10 @@ class DisaggregationCriteria(Wire):
 
     min_throughput: Throughput | None = None
     """Least judged throughput of a path."""
+    min_share_of_line_rate: Percentage | None = None
+    """Least share of its interfaces' line rate that the judged path must carry."""
+    min_share_of_median: Percentage | None = None
+    """Least share of the median of all paths that the judged path must carry."""
     ttft_budget: PositiveDuration = PositiveDuration("200ms")
     """Most that the split may add to the time to first token."""
     slowest_percent_of_paths: Annotated[int, Field(ge=1, le=100)] = 10

@@ -176,7 +176,7 @@ def paths_reachable(case: Case) -> Finding:
     if dead:
         named = text.listed(tuple(f"{p.path} ({p.unreachable.kind})" for p in dead if p.unreachable is not None))
         what = f"{len(dead)} of {len(case.fabric.paths)} paths carry nothing: {named}; the network team must look"
-        return _finding("reachability", Outcome.FAIL, "Unreachable", what)
+        return _finding("reachability", Outcome.FAIL, "Unreachable", f"{what}{case.blame}")
     return _needs_evidence(case, "reachability") or _finding(
         "reachability", Outcome.PASS, "PathsReachable", "no path in use is dead"
     )
@@ -188,7 +188,7 @@ def no_outlier(case: Case) -> Finding:
         return _unmeasured(case, "outlier")
     what = f"the worst path carries {text.rate(worst)}, the judged one {text.rate(judged)}"
     if worst < judged / 2:
-        return _finding("outlier", Outcome.INCONCLUSIVE, "PathOutlier", f"{what}: less than half; look at that path")
+        return _finding("outlier", Outcome.INCONCLUSIVE, "PathOutlier", f"{what}: less than half{case.blame}")
     return _finding("outlier", Outcome.PASS, "PathsAlike", what)
 
 

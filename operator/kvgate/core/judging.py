@@ -12,10 +12,14 @@ from kvgate.api.status import FabricStatus
 from kvgate.api.words import Capability, KVEvents
 from kvgate.core.estimate import Demand, Load, Share, Transfer, load
 from kvgate.core.events import EventsJudged, judge_events
-from kvgate.core.evidence import Evidence, Layer, Path, Sample
+from kvgate.core.evidence import Evidence, Layer, Path, Sample, Uplink
+from kvgate.core.faults import Suspect, Trials, further_tests, suspects, trials_of
+from kvgate.core.faults_told import blame
 from kvgate.core.moments import later
 from kvgate.core.rates import Fabric, PathRates, fabric, judged, slowest
+from kvgate.core.sharing import SharedLink, shared_links, uplinks
 from kvgate.core.target import TargetView
+from kvgate.core.topology import Places, places
 from kvgate.core.workers import PodRole, path_weights, pods_on_nodes
 from kvgate.core.world import KVKnown, Pool, World
 
@@ -132,13 +136,22 @@ class Case:
         peak, nodes = self.pool.spec.workload.peak_requests_per_second, self.world.nodes
         if peak is None or self.transfer is None or not nodes.paths:
             return None
-        uplinks = self.evidence.uplinks if self.evidence else ()
-        if not all(uplink.readable for uplink in uplinks):
+        if not all(uplink.readable for uplink in self.uplinks):
             return None
         skew = self.pool.spec.workload.skew.number
         prefill, decode = self._sharing(PodRole.PREFILL), self._sharing(PodRole.DECODE)
-        demand = Demand(peak.number, skew, prefill, decode, uplinks)
+        demand = Demand(peak.number, skew, prefill, decode, self.uplinks)
         return load(self.transfer, self.shares, demand)
+
+    @cached_property
+    def shared_links(self) -> tuple[SharedLink, ...]:
+        """Links on which paths slowed each other down in the concurrent phase."""
+        return shared_links(self.evidence, self.places) if self.evidence and self.fabric.measured else ()
+
+    @cached_property
+    def uplinks(self) -> tuple[Uplink, ...]:
+        """What many paths share: as the sweep named it, and as it was seen."""
+        return (*(self.evidence.uplinks if self.evidence else ()), *uplinks(self.shared_links, self.fabric))
 
     def _sharing(self, role: PodRole) -> float:
         """Over how many nodes a side's load falls: its pods over those of its busiest node. While no pod of it has a
@@ -150,6 +163,43 @@ class Case:
         nodes = len(self.world.nodes.prefill if prefill else self.world.nodes.decode)
         asked = (target.prefill_pods if prefill else target.decode_pods) if isinstance(target, TargetView) else None
         return min(nodes, asked or nodes)
+
+    @cached_property
+    def places(self) -> Places:
+        """Where the nodes stand, by their labels now, or by those of the sweep where they are gone."""
+        return places((*(self.evidence.nodes if self.evidence else ()), *self.world.nodes.identities))
+
+    @cached_property
+    def trials(self) -> Trials | None:
+        """The tests by which parts of the fabric are accused; None where no path in use is dead, below minThroughput or
+        below half of the judged one."""
+        if self.evidence is None or not (self.fabric.unreachable or self._slow):
+            return None
+        least = self.criteria.min_throughput
+        return trials_of(self.evidence, least.bytes_per_second if least else 0.0)
+
+    @property
+    def _slow(self) -> bool:
+        worst, judged = self.worst_bytes_per_second, self.judged_bytes_per_second
+        if worst is None or judged is None:
+            return False
+        least = self.criteria.min_throughput
+        return worst < judged / 2 or (least is not None and worst < least.bytes_per_second)
+
+    @cached_property
+    def suspects(self) -> tuple[Suspect, ...]:
+        """Who is at fault for what is dead or slow, by the tests of this evidence."""
+        return suspects(self.trials, self.places) if self.trials else ()
+
+    @property
+    def blame(self) -> str:
+        """What is said of the suspects at the end of a message."""
+        return blame(self.suspects, self.trials) if self.trials else ""
+
+    @property
+    def further_tests(self) -> tuple[Path, ...]:
+        """The second pass: paths, in use or not, whose test would tell the suspects apart."""
+        return further_tests(self.trials, self.suspects) if self.trials else ()
 
     def has_layer(self, layer: Layer) -> bool:
         return any(sample.layer is layer for sample in self.numbers)

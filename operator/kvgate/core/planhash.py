@@ -37,9 +37,14 @@ def plan_hash(case: Case, capability: Capability, epoch: int) -> str:
     return f"v1:sha256:{hashlib.sha256(canonical.encode()).hexdigest()}"
 
 
+_LATER = frozenset({"minShareOfLineRate", "minShareOfMedian"})
+"""Criteria that plans of an earlier version lack: one that is not set changes no hash."""
+
+
 def _criteria(case: Case, capability: Capability) -> dict[str, object]:
     block = case.block(capability)
-    return block.model_dump(mode="json", by_alias=True) if block else {}
+    said = block.model_dump(mode="json", by_alias=True) if block else {}
+    return {name: value for name, value in said.items() if value is not None or name not in _LATER}
 
 
 def evidence_class(case: Case) -> list[list[str | bool]]:

@@ -74,7 +74,7 @@ def fabric(evidence: Evidence, in_use: Iterable[Path], weights: Mapping[Path, fl
     by_path: dict[Path, list[Sample]] = {}
     for sample in evidence.samples:
         by_path.setdefault(sample.path, []).append(sample)
-    return Fabric(tuple(_path(path, by_path.get(path, [])) for path in in_use), weights or {})
+    return Fabric(tuple(path_rates(path, by_path.get(path, [])) for path in in_use), weights or {})
 
 
 def carried(sample: Sample) -> float | None:
@@ -85,8 +85,9 @@ def carried(sample: Sample) -> float | None:
     return probe + serving
 
 
-def _path(path: Path, samples: Sequence[Sample]) -> PathRates:
-    """A sample from a node to itself saw no wire, so such a path stays without a number."""
+def path_rates(path: Path, samples: Sequence[Sample]) -> PathRates:
+    """What these samples of one path amount to. One from a node to itself saw no wire, so that such a path stays
+    without a number."""
     if path.same_node or not samples:
         return PathRates(path)
     rated = [(sample, rate) for sample in samples if (rate := carried(sample)) is not None]
@@ -99,13 +100,13 @@ def _path(path: Path, samples: Sequence[Sample]) -> PathRates:
 
 
 def _rate(rated: Sequence[tuple[Sample, float]]) -> float | None:
-    """The smaller of the phases; within one phase the repeats of a path count by their median."""
+    """The smallest over phases and tools; the repeats of a path by one tool in one phase count by their median."""
     if len(rated) <= 1:
         return rated[0][1] if rated else None
-    phases: dict[Phase, list[float]] = {}
+    repeats: dict[tuple[Phase, str], list[float]] = {}
     for sample, rate in rated:
-        phases.setdefault(sample.phase, []).append(rate)
-    return min((median_low(rates) for rates in phases.values()), default=None)
+        repeats.setdefault((sample.phase, sample.tool), []).append(rate)
+    return min((median_low(rates) for rates in repeats.values()), default=None)
 
 
 def lower_percentile(weighted: Iterable[tuple[float, float]], percent: float) -> float | None:

@@ -34,7 +34,9 @@ def throughput_enough(case: Case) -> Finding:
         return Finding("minThroughput", Outcome.UNKNOWN, "NotMeasured", "no path in use has a number yet")
     what = f"the judged path carries {text.rate(rate)}, minThroughput is {limit}"
     if rate < limit.bytes_per_second:
-        return Finding("minThroughput", Outcome.FAIL, "ThroughputTooLow", f"{what}; the network team must look")
+        return Finding(
+            "minThroughput", Outcome.FAIL, "ThroughputTooLow", f"{what}; the network team must look{case.blame}"
+        )
     return Finding("minThroughput", Outcome.PASS, "ThroughputEnough", what)
 
 

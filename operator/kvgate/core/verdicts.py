@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from kvgate.api.words import Capability, KVEvents, Outcome
 from kvgate.core import evidence_criteria as evidence
+from kvgate.core import fabric_criteria as beside
 from kvgate.core import split_criteria as split
 from kvgate.core import text
 from kvgate.core.benchmark_criteria import benchmark_won
@@ -39,6 +40,11 @@ NUMBERS: tuple[Criterion, ...] = (
     evidence.layers_measured,
     evidence.phases_measured,
     evidence.same_thing_measured,
+    beside.tools_agree,
+    beside.line_rate_reached,
+    beside.median_reached,
+    beside.sharing_told,
+    beside.load_told,
 )
 
 

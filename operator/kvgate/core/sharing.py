@@ -1,0 +1,133 @@
+"""Links that paths share: what paths carry together, against what they carry alone; and where that happens."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from statistics import median_low
+
+from kvgate.api.words import Phase
+from kvgate.core.evidence import Evidence, Path, Uplink
+from kvgate.core.rates import Fabric, carried
+from kvgate.core.topology import Places
+
+SQUEEZED = 0.8
+"""A path that carries less than this share of its own rate while others run gives way to them."""
+
+
+@dataclass(frozen=True)
+class SharedLink:
+    """Paths that slow each other down, and what they carry together and alone, in bytes per second.
+
+    `paths` are all that were seen to, `at_once` those of the slot in which they carried most together.
+    """
+
+    name: str
+    paths: tuple[Path, ...]
+    at_once: tuple[Path, ...]
+    together: float
+    alone: float
+
+    @property
+    def oversubscription(self) -> float:
+        """2.0 where twice of what is carried together could be carried alone."""
+        return self.alone / self.together
+
+
+@dataclass(frozen=True)
+class _Squeeze:
+    """What one path carried beside others, and alone."""
+
+    path: Path
+    together: float
+    alone: float
+
+
+def shared_links(evidence: Evidence, places: Places) -> tuple[SharedLink, ...]:
+    """The fewest shared links that explain all paths which carried less beside others of their slot than alone.
+
+    One is named by the label of the place that it leaves or enters; where no label fits, by its paths.
+    """
+    found: dict[str, list[tuple[_Squeeze, ...]]] = defaultdict(list)
+    for running in _slots(evidence):
+        for name, paths in _explained(running, places):
+            found[name].append(paths)
+    return tuple(_link(name, slots) for name, slots in sorted(found.items()))
+
+
+def _slots(evidence: Evidence) -> Iterator[tuple[_Squeeze, ...]]:
+    """Per slot of the concurrent phase, the paths whose rate alone is known too."""
+    alone = _rates(evidence, Phase.ISOLATED)
+    slots: dict[int, list[_Squeeze]] = defaultdict(list)
+    for sample in evidence.samples:
+        rate, own = carried(sample), alone.get((sample.path, sample.layer))
+        if sample.phase is Phase.CONCURRENT and sample.slot is not None and rate is not None and own is not None:
+            slots[sample.slot].append(_Squeeze(sample.path, rate, own))
+    for _, running in sorted(slots.items()):
+        yield tuple(running)
+
+
+def _rates(evidence: Evidence, phase: Phase) -> Mapping[tuple[Path, str], float]:
+    rates: dict[tuple[Path, str], list[float]] = defaultdict(list)
+    for sample in evidence.samples:
+        if sample.phase is phase and (rate := carried(sample)) is not None:
+            rates[sample.path, sample.layer].append(rate)
+    return {key: median_low(found) for key, found in rates.items()}
+
+
+def _explained(running: tuple[_Squeeze, ...], places: Places) -> Iterator[tuple[str, tuple[_Squeeze, ...]]]:
+    left = {test.path for test in running if test.together < SQUEEZED * test.alone}
+    groups = _crossed(running, places)
+    while groups:
+        name = min(groups, key=lambda name: (-len(left.intersection(_paths(groups[name]))), name))
+        hit = groups.pop(name)
+        if len(left.intersection(_paths(hit))) < min(2, len(left)) or not left:
+            break
+        left.difference_update(_paths(hit))
+        yield name, hit
+    rest = tuple(test for test in running if test.path in left)
+    if len(rest) > 1:
+        yield "", rest
+
+
+def _crossed(running: tuple[_Squeeze, ...], places: Places) -> dict[str, tuple[_Squeeze, ...]]:
+    """Places that two or more paths cross at once, all of them squeezed."""
+    groups: dict[str, list[_Squeeze]] = defaultdict(list)
+    for test in running:
+        for crossing in places.crossings(test.path):
+            groups[str(crossing)].append(test)
+    squeezed = {name: tuple(tests) for name, tests in groups.items() if all(_squeezed(test) for test in tests)}
+    return {name: tests for name, tests in squeezed.items() if len(tests) > 1}
+
+
+def _squeezed(test: _Squeeze) -> bool:
+    return test.together < SQUEEZED * test.alone
+
+
+def _paths(tests: Iterable[_Squeeze]) -> tuple[Path, ...]:
+    return tuple(test.path for test in tests)
+
+
+def _link(name: str, slots: list[tuple[_Squeeze, ...]]) -> SharedLink:
+    most = max(slots, key=lambda tests: sum(test.together for test in tests))
+    paths = tuple(sorted({test.path for tests in slots for test in tests}))
+    what = f"what traffic {name} shares" if name else f"what {', '.join(map(str, paths[:3]))} share"
+    return SharedLink(
+        name=what,
+        paths=paths,
+        at_once=_paths(most),
+        together=sum(test.together for test in most),
+        alone=sum(test.alone for test in most),
+    )
+
+
+def uplinks(found: Iterable[SharedLink], fabric: Fabric) -> tuple[Uplink, ...]:
+    """Shared links as places that can fill up: their aggregate, and the share of all traffic of the paths in use that
+    crosses them."""
+    whole = sum(fabric.weight(path.path) for path in fabric.paths)
+    used = {path.path for path in fabric.paths}
+    if not whole:
+        return ()
+    shares = ((link, sum(fabric.weight(path) for path in link.paths if path in used) / whole) for link in found)
+    return tuple(Uplink(link.name, link.together, share) for link, share in shares if share)
