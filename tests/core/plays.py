@@ -21,7 +21,7 @@ from kvgate.core.serving import (
     Rollout,
     ServingSeen,
 )
-from kvgate.core.steps import Decision, Enable, Prepare, Revert, Verify
+from kvgate.core.steps import Decision, Enable, HoldDeletion, LetGo, Prepare, Revert, Verify
 from kvgate.core.target import Switch
 from kvgate.core.workers import PodRole, WorkerPod
 from kvgate.dynamo.canary import Question, questions
@@ -104,6 +104,8 @@ class Play:
             self.scene = self.scene.switched(Switch.ON, step.capability)
         elif isinstance(step, Revert):
             self.scene = self.scene.switched(Switch.OFF, step.capability)
+        elif isinstance(step, HoldDeletion | LetGo):
+            self.scene = self.scene.but(finalizer=isinstance(step, HoldDeletion))
         elif isinstance(step, Prepare | Verify):
             self.asked.append(step.exam.kind)
             self.results[step.exam.id] = self.sat(step.exam)

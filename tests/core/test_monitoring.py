@@ -127,6 +127,14 @@ def test_before_the_switch_the_errors_are_seen_and_kept() -> None:
     assert before.mean_ttft_milliseconds == pytest.approx(400, abs=20)
 
 
+def test_the_look_goes_on_while_a_finalizer_is_set_before_the_switch() -> None:
+    play = approved(rollback__onDelete__disaggregation="Revert")
+    play.scene = play.scene.but(finalizer=False)
+    play.until(ENABLED, "Unknown", "AwaitingVerification", most=20)
+    steps = [type(step).__name__ for decision in play.decisions for step in decision.steps]
+    assert [name for name in steps if name in {"HoldDeletion", "LetGo", "Enable"}] == ["HoldDeletion", "Enable"]
+
+
 def test_what_cannot_be_watched_is_not_switched_on() -> None:
     play = approved()
     play.frontends_metrics.unseen = GONE

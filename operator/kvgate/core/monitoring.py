@@ -282,8 +282,10 @@ def awaited(case: Case) -> str:
 
 
 def asks(pool: Pool) -> bool:
-    """Whether a Prometheus should be asked about this pool: something is on, or would be but for the look at errors."""
+    """Whether a Prometheus should be asked about this pool: something is on, is being switched, or would be but for the
+    look at errors."""
     spec = pool.spec
     if spec.monitor.prometheus_ref is None or spec.suspend or pool.deleted:
         return False
-    return any(entry.enabled or entry.held_by == Held.METRICS for entry in pool.status.capabilities)
+    wanted = (entry.enabled or entry.held_by == Held.METRICS for entry in pool.status.capabilities)
+    return pool.status.operation is not None or any(wanted)
