@@ -39,7 +39,7 @@ from tests.core.event_looks import (
     worker,
     worker_look,
 )
-from tests.core.test_events import engines
+from tests.core.test_events import PLAIN, engines
 
 NEW = Reply("fe-1", 65, 0, prompt_tokens=100, cached_tokens=0, ttft_seconds=0.4)
 HEARD = replace(NEW, round=1, cached_tokens=96, router_hit_rate=0.96, ttft_seconds=0.1)
@@ -88,6 +88,31 @@ def told(events: EventsSeen) -> tuple[Outcome, str]:
 
 IDLE = seen(idle("w1"), frontends=(quiet_router(),))
 BEFORE_THE_SWITCH = seen(idle("w1"), routes=Routes.OTHER, frontends=())
+
+
+def uncounted(name: str, *answers: CanaryAnswer, **fields: object) -> WorkerSeen:
+    """A worker that serves, of a kind whose publishers count no events."""
+    looks = (worker_look(place, requests=100 + place, **PLAIN) for place in (1, 2, 3))
+    return worker(name, *looks, canaries=answers, **fields)
+
+
+UNCOUNTED = seen(uncounted("w1"), uncounted("w2"), uncounted("w3"))
+"""The router applies events, and nothing tells whose."""
+
+
+def all_but(silent: str) -> EventsSeen:
+    """The router heard of every canary but those of this worker."""
+    events = UNCOUNTED
+    for one in events.workers:
+        unheard, heard = [(NEW, UNHEARD)] * 2, [(NEW, HEARD)]
+        events = answered(events, one.pod, *(unheard if one.pod == silent else heard), place=1.2)
+    return events
+
+
+def restarted(events: EventsSeen, name: str) -> EventsSeen:
+    """The container began anew in the same pod, under the same instance."""
+    workers = (replace(one, restarts=one.restarts + (one.pod == name)) for one in events.workers)
+    return replace(events, workers=tuple(workers), canaries_at=None)
 
 
 def before_the_switch(*looks: WorkerLook) -> EventsSeen:
@@ -213,6 +238,53 @@ CASES: tuple[tuple[str, EventsSeen, Outcome, str, list[str]], ...] = (
         replace(IDLE, canaries_at=at(3) + timedelta(seconds=1)),
         Outcome.UNKNOWN,
         "KVEventsIdle",
+        [],
+    ),
+    (
+        "where publishers do not count, whose events the router applies is asked of each worker that serves",
+        UNCOUNTED,
+        Outcome.UNKNOWN,
+        "KVEventsIdle",
+        ["w1", "w2", "w3"],
+    ),
+    (
+        "all of them are heard, and nobody is asked again",
+        all_but(""),
+        Outcome.PASS,
+        "KVEventsFlow",
+        [],
+    ),
+    (
+        "one of three that serve is silent, though the router applies the others' events",
+        all_but("w2"),
+        Outcome.FAIL,
+        "KVEventsSilent",
+        [],
+    ),
+    (
+        "the only replica of a component is silent, and the other component's worker flows",
+        answered(
+            seen(uncounted("w1", component="PrefillWorker"), worker("w2", component="DecodeWorker")),
+            "w1",
+            *[(NEW, UNHEARD)] * 2,
+            place=1.2,
+        ),
+        Outcome.FAIL,
+        "KVEventsSilent",
+        [],
+    ),
+    (
+        "what a container told before it began anew proves nothing, under the same instance",
+        restarted(all_but(""), "w2"),
+        Outcome.UNKNOWN,
+        "KVEventsIdle",
+        ["w2"],
+    ),
+    (
+        "a worker that served is not asked anew for each new router: that events come from it is known",
+        replace(all_but(""), frontends=(frontend("fe-2"),), canaries_at=None),
+        Outcome.PASS,
+        "KVEventsFlow",
         [],
     ),
     (

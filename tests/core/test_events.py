@@ -58,10 +58,17 @@ def unread(name: str) -> WorkerSeen:
 CASES: tuple[tuple[str, EventsSeen, Outcome, str, str], ...] = (
     ("everything flows", seen(), Outcome.PASS, "KVEventsFlow", "all 3 workers"),
     (
-        "workers without counters of their own, and a router that applies",
+        "workers without counters of their own, and a router that applies: whose events, a canary must tell",
         seen(*(with_advert(name, ANNOUNCED) for name in ("w1", "w2"))),
+        Outcome.UNKNOWN,
+        "KVEventsIdle",
+        "w1, w2: requests served and no event published, as far as is known",
+    ),
+    (
+        "the same before the switch: nobody listens who could tell",
+        seen(*(with_advert(name, ANNOUNCED) for name in ("w1", "w2")), routes=Routes.OTHER, frontends=()),
         Outcome.PASS,
-        "KVEventsFlow",
+        "KVEventsAnnounced",
         "all 2 workers",
     ),
     (
@@ -115,7 +122,7 @@ CASES: tuple[tuple[str, EventsSeen, Outcome, str, str], ...] = (
     ),
     (
         "an older release that announces no sources at all",
-        seen(*(with_advert(name, replace(ANNOUNCED, has_source=None)) for name in ("w1", "w2"))),
+        seen(*(worker(n, *(worker_look(p, replace(ANNOUNCED, has_source=None)) for p in (1, 2, 3))) for n in "ab")),
         Outcome.PASS,
         "KVEventsFlow",
         "",
@@ -282,9 +289,11 @@ CASES: tuple[tuple[str, EventsSeen, Outcome, str, str], ...] = (
         seen(
             with_advert("w1", ANNOUNCED, generation="a"),
             with_advert("w2", replace(ANNOUNCED, block_tokens=64), generation="b"),
+            routes=Routes.OTHER,
+            frontends=(),
         ),
         Outcome.PASS,
-        "KVEventsFlow",
+        "KVEventsAnnounced",
         "",
     ),
     (

@@ -71,6 +71,17 @@ def test_a_named_port_of_the_main_container_counts() -> None:
     assert [one.port for one in looked_at(deployment(), document).workers] == [9191]
 
 
+def test_another_process_in_the_same_pod_is_told_apart() -> None:
+    """What was counted in the container before it began anew tells nothing of it."""
+    first, again = pod("d"), pod("d")
+    sidecar = {"name": "proxy", "restartCount": 7}
+    first["status"]["containerStatuses"] = [sidecar, {"name": "main", "restartCount": 0}]
+    again["status"]["containerStatuses"] = [sidecar, {"name": "main", "restartCount": 1}]
+    (before,), (after,) = (looked_at(deployment(), document).workers for document in (first, again))
+    assert (before.worker.restarts, after.worker.restarts) == (0, 1)
+    assert before.uid != after.uid
+
+
 @pytest.mark.parametrize("port", ["no", 0, 70000, None, [1]])
 def test_a_port_that_is_none_is_the_default(port: object) -> None:
     document = pod("d")

@@ -20,6 +20,7 @@ from tests.dynamo_stage.stage import RunningFrontend, Stage
 pytestmark = pytest.mark.dynamo
 KV = Frontend(RouterMode.KV)
 SERVED = "dynamo_frontend_requests_total"
+WORKED = "dynamo_component_requests_total"
 
 
 @dataclass
@@ -69,6 +70,19 @@ def serve(stage: Stage, spec: Frontend = KV, **workers: Worker) -> RunningFronte
     return frontend
 
 
+def requests(frontend: RunningFrontend, count: int) -> None:
+    for number in range(count):
+        words = f"prompt {number} " + "the quick brown fox jumps over the lazy dog " * 10
+        assert frontend.door.chat(words).good
+
+
+def served(rig: Rig, frontend: RunningFrontend, name: str) -> bool:
+    """Whether this worker has served a request of its present life."""
+    requests(frontend, 4)
+    worker = next(one for one in rig.workers if one.name == name)
+    return worker.healthy() and worker.door.scrape().total(WORKED, dynamo_endpoint="generate") > 0
+
+
 def told(judged: EventsJudged) -> tuple[Outcome, str]:
     return judged.finding.outcome, judged.finding.reason
 
@@ -97,6 +111,20 @@ def test_an_idle_worker_that_claims_events_and_is_silent_is_named(stage: Stage) 
     assert judged.status.publishing_workers == 2
     gate.turns(4)
     assert gate.sent == 4, "one each, and a second one to confirm the silence"
+
+
+def test_a_worker_that_comes_back_silent_is_named_though_the_others_flow(stage: Stage) -> None:
+    """It serves, so it is not idle; its publisher counts nothing, and the router applies the others' events."""
+    frontend = serve(stage, w1=Worker(), w2=Worker(), w3=Worker())
+    gate = Gate(Rig(stage))
+    requests(frontend, 24)
+    assert told(gate.turns(3)) == (Outcome.PASS, "KVEventsFlow")
+    stage.kill("w2")
+    stage.worker("w2", Worker(silent=True))
+    stage.until(lambda: served(gate.rig, frontend, "w2"), "w2 to serve", frontend)
+    judged = gate.turns(4)
+    assert told(judged) == (Outcome.FAIL, "KVEventsSilent"), judged.finding.message
+    assert judged.finding.message.startswith("w2: a canary")
 
 
 def test_before_the_switch_a_silent_publisher_is_named_where_others_count_theirs(stage: Stage) -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kvgate.core.events_seen import Canary, EventsSeen, Routes, WorkerSeen
+from kvgate.core.events_seen import Canary, CanaryState, EventsSeen, Routes, WorkerSeen
 from kvgate.core.serving import Exam, Reply
 from kvgate.dynamo.canary import Question, request
 from kvgate.edge.canary import Frontend
@@ -17,7 +17,7 @@ from tests.edge.test_verifier import eventually
 
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 FRONTS = (Frontend("f0", "10.0.0.1"), Frontend("f1", "10.0.0.2"))
-W1, W2 = (Canary(f"w{n}", n, 65, state="s") for n in (1, 2))
+W1, W2 = (Canary(f"w{n}", n, 65, state=CanaryState("s")) for n in (1, 2))
 EVENTS = EventsSeen(Routes.KV, tuple(WorkerSeen(f"w{n}", "Worker", instance=n) for n in (1, 2)))
 
 
@@ -81,7 +81,12 @@ def test_each_prompt_is_new_and_comes_twice_to_one_worker_through_one_frontend(w
     assert len(set(salts)) == 2
     assert workers.most_at_once == 1
     (answer,) = seen.workers[0].canaries
-    assert (answer.state, answer.failure, answer.again is not None, seen.canaries_at) == ("s", "", True, NOW)
+    assert (answer.state, answer.failure, answer.again is not None, seen.canaries_at) == (
+        CanaryState("s"),
+        "",
+        True,
+        NOW,
+    )
 
 
 def test_the_next_canary_of_a_worker_takes_the_next_frontend_and_another_prompt(workers: Workers) -> None:

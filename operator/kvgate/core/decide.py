@@ -12,7 +12,7 @@ from kvgate.core.benchmarking import LOOK_AGAIN_SECONDS as BENCHMARKING_SECONDS
 from kvgate.core.benchmarking import Benchmarking, benchmarking
 from kvgate.core.conditions import TABLE, Turn, stamped
 from kvgate.core.events_listening import LOOK_AGAIN_SECONDS as LISTENING_SECONDS
-from kvgate.core.events_listening import Listens, listening
+from kvgate.core.events_listening import Listens, asking, listening
 from kvgate.core.judged import Judged, judge_capability
 from kvgate.core.judging import Case
 from kvgate.core.kstatus import summary
@@ -147,6 +147,7 @@ def _requeue_after(turn: Turn, sweep: Sweeping) -> float:
     looks += [LISTENING_SECONDS] if turn.case.pool.status.events_probe is not None else []
     looks += [BENCHMARKING_SECONDS] if turn.case.pool.status.benchmark is not None else []
     looks += [turn.case.pool.spec.monitor.interval.seconds] if turn.case.events is not None else []
+    looks += [LISTENING_SECONDS] if asking(turn.case) else []
     watches = turn.case.world.metrics is not None and any(entry.on for entry in turn.judged)
     looks += [turn.case.pool.spec.monitor.interval.seconds] if watches else []
     looks += [VERIFYING_SECONDS for e in turn.judged if e.ruling.held in {Held.BASELINE, Held.METRICS}]

@@ -8,7 +8,7 @@ from statistics import median
 
 from kvgate.api.status import CanariesStatus
 from kvgate.core.events_heard import publishes
-from kvgate.core.events_seen import Canary, CanaryAnswer, Declares, WorkerSeen
+from kvgate.core.events_seen import Canary, CanaryAnswer, CanaryState, Declares, WorkerSeen
 from kvgate.core.events_series import LOOKS, full_blocks, growth, life
 from kvgate.core.events_view import View, published
 
@@ -45,21 +45,25 @@ def wanted(view: View) -> tuple[Canary, ...]:
     return tuple(canary for worker in asked[:MOST_AT_ONCE] if (canary := _canary(view, worker)) is not None)
 
 
-def state(view: View, worker: WorkerSeen) -> str:
+def state(view: View, worker: WorkerSeen) -> CanaryState:
     """What the worker is now, as far as answers of another time may not count for it."""
     advert = worker.last.advert if worker.last else None
     says = (advert.publishing, advert.has_source) if advert else ()
-    routers = sorted(frontend.pod for frontend in view.listening)
-    return f"{worker.instance} {worker.ready_since} {worker.generation} {says} {view.seen.routes} {routers}"
+    process = f"{worker.instance} {worker.restarts} {worker.ready_since} {worker.generation} {says}"
+    return CanaryState(process, f"{view.seen.routes} {sorted(frontend.pod for frontend in view.listening)}")
 
 
 def proven(view: View, worker: WorkerSeen) -> bool:
-    """Whether an event of this worker was seen to come: by its own counter, by a canary, or by the event probe."""
-    return view.proven(worker) or heard(view, worker) or publishes(view, worker)
+    """Whether an event of this process was seen to come: by its own counter, by a canary, whichever router heard of it,
+    or by the event probe."""
+    now = state(view, worker).process
+    mine = (answer for answer in worker.canaries if answer.state.process == now)
+    by_canary = any(told(view, worker, answer) is Told.FLOWS for answer in mine)
+    return view.proven(worker) or by_canary or publishes(view, worker)
 
 
 def heard(view: View, worker: WorkerSeen) -> bool:
-    """Whether a canary brought an event of this worker."""
+    """Whether a canary brought an event of this worker to one of the routers that listen now."""
     return any(told(view, worker, answer) is Told.FLOWS for answer in _answers(view, worker))
 
 
@@ -132,21 +136,22 @@ def _canary(view: View, worker: WorkerSeen) -> Canary | None:
 
 def _wants(view: View, worker: WorkerSeen) -> bool:
     """Once until its state changes; again only where a router did not hear of it, or where it was not served."""
-    if worker.instance is None or _says_none(worker) or view.silent(worker) or heard(view, worker):
+    if worker.instance is None or denies(worker) or view.silent(worker) or heard(view, worker):
         return False
     answers, served = _answers(view, worker), _served(view, worker)
     if served:
         return len(served) < PROOFS and told(view, worker, served[-1]) is Told.SILENT and _by_router(view, served[-1])
     if answers:
         return _rested(worker, answers)
-    return view.idle(worker) or view.unproven(worker) or (bool(view.listening) and not view.flows)
+    doubted = view.unproven(worker) and not proven(view, worker)
+    return view.idle(worker) or doubted or (bool(view.listening) and not view.flows)
 
 
-def _says_none(worker: WorkerSeen) -> bool:
+def denies(worker: WorkerSeen) -> bool:
     """Whether it says itself that no events come: a request would not tell more."""
     advert = worker.last.advert if worker.last else None
-    denies = advert is not None and (advert.publishing is False or advert.has_source is False)
-    return denies or worker.declared.says is Declares.BROKEN
+    off = advert is not None and (advert.publishing is False or advert.has_source is False)
+    return off or worker.declared.says is Declares.BROKEN
 
 
 def _rested(worker: WorkerSeen, failed: tuple[CanaryAnswer, ...]) -> bool:

@@ -76,10 +76,12 @@ def unanswered(view: View) -> Finding | None:
 
 def unproven(view: View) -> Finding | None:
     """Nothing that shows events, and too few new blocks to expect any."""
-    workers = tuple(w for w in view.judged if view.unproven(w) and not canaries.proven(view, w))
+    served = (worker for worker in view.judged if view.unproven(worker) and not canaries.denies(worker))
+    workers = tuple(worker for worker in served if not canaries.proven(view, worker))
     if workers:
-        what = f"{named(workers)}: requests served and no event published, where other workers published some"
-        said = f"{what}; a canary tells whether all was cached"
+        count = any(view.counts_events(worker) for worker in workers)
+        why = "where other workers published some" if count else "as far as is known: their publishers do not count"
+        said = f"{named(workers)}: requests served and no event published, {why}; a canary tells"
         return Finding(CRITERION, Outcome.UNKNOWN, "KVEventsIdle", said, Concern.EVENTS)
     if not view.listening or view.flows or all(canaries.heard(view, worker) for worker in view.judged):
         return None

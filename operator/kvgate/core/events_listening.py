@@ -68,6 +68,14 @@ def due(case: Case) -> bool:
     return events.listening is None or _outdated(case, events)
 
 
+def asking(case: Case) -> bool:
+    """Whether answers of canaries are about to come; what they tell is acted on before the next look."""
+    events, judged = case.world.events, case.events
+    if events is None or judged is None:
+        return False
+    return events.asking or bool(judged.canaries and events.frontends)
+
+
 def endpoints_of(events: EventsSeen) -> str:
     """What is announced now, in short: another process, or another address, is to be listened to anew."""
     told = sorted((w.pod, str(w.instance), str(w.ready_since), _announced(events, w.pod)) for w in events.workers)

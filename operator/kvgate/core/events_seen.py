@@ -114,14 +114,23 @@ class FrontendLook:
     problem: str = ""
 
 
+@dataclass(frozen=True, order=True)
+class CanaryState:
+    """What a worker was when a canary was meant for it: its process and what that said of itself, and who listened."""
+
+    process: str = ""
+    listeners: str = ""
+
+
 @dataclass(frozen=True)
 class CanaryAnswer:
     """What became of one canary: the reply to a new prompt, and to the same once more where the first was served.
 
-    `state` is what the worker was when it was asked, as `Canary` has it: answers of another state prove nothing.
+    `state` is what the worker was when it was asked, as `Canary` has it: answers of another process prove nothing, and
+    what other routers did not hear proves nothing of these.
     """
 
-    state: str
+    state: CanaryState
     asked_at: datetime
     ended_at: datetime
     first: Reply
@@ -136,8 +145,9 @@ class CanaryAnswer:
 class WorkerSeen:
     """One worker pod that must publish or need not (`must_publish`), and the looks at it, oldest first.
 
-    `instance` is Dynamo's own id of it, by which a request can be pinned to it; `prefills` says that it serves as a
-    prefill worker. `canaries` are the answers of late, oldest first.
+    `instance` is Dynamo's own id of it, by which a request can be pinned to it; a pod may keep it over `restarts` of
+    its container. `prefills` says that it serves as a prefill worker. `canaries` are the answers of late, oldest
+    first.
     """
 
     pod: str
@@ -145,6 +155,7 @@ class WorkerSeen:
     must_publish: bool = True
     ready_since: datetime | None = None
     instance: int | None = None
+    restarts: int = 0
     generation: str = ""
     declared: Declared = Declared()
     looks: tuple[WorkerLook, ...] = ()
@@ -230,4 +241,4 @@ class Canary:
     instance: int
     tokens: int
     prefills: bool = False
-    state: str = ""
+    state: CanaryState = CanaryState()

@@ -106,8 +106,10 @@ class View:
         return _last(worker.looks, _served) == 0
 
     def unproven(self, worker: WorkerSeen) -> bool:
-        """Whether it served requests and counted no event, though workers of its kind count theirs."""
-        return self.counts_events(worker) and not self.proven(worker) and (_last(worker.looks, _served) or 0) > 0
+        """Whether it served requests and counted no event, though workers of its kind count theirs, or though routers
+        apply events: these count all workers' as one, so that another's may be all that they hear."""
+        told = self.counts_events(worker) or (bool(self.listening) and self.flows)
+        return told and not self.proven(worker) and not self.idle(worker)
 
     def counts_events(self, worker: WorkerSeen) -> bool:
         """Whether publishers of this kind count their events; the family appears with the first one."""

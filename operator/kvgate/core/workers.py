@@ -28,6 +28,7 @@ class WorkerPod:
     `node` is empty while it waits for one, `address` until it has one. `ready_since` is set while it is Ready.
     `component` is the deployment's component; `generation` Dynamo's worker hash. `instance` is Dynamo's own id of the
     worker and `serves_as` its card's worker type (`aggregated`, `prefill`, `decode`), where it publishes them.
+    `restarts` counts how often its main container began anew.
     """
 
     pod: str
@@ -42,6 +43,7 @@ class WorkerPod:
     generation: str = ""
     instance: int | None = None
     serves_as: str = ""
+    restarts: int = 0
 
 
 def pods_on_nodes(pods: Iterable[WorkerPod], role: PodRole) -> Mapping[str, int]:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from kvgate.core.workers import PodRole, WorkerPod
-from kvgate.dynamo.document import Document, at, mapping, mappings, text
+from kvgate.dynamo.document import Document, at, mapping, mappings, text, whole
 from kvgate.dynamo.metadata import ModelCard, WorkerMetadata
 from kvgate.dynamo.shape import Target
 from kvgate.dynamo.split_rules import assigned
-from kvgate.dynamo.words import Role
+from kvgate.dynamo.words import MAIN, Role
 
 DEPLOYMENT_LABEL = "nvidia.com/dynamo-graph-deployment-name"
 COMPONENT_LABEL = "nvidia.com/dynamo-component"
@@ -69,6 +69,7 @@ def _pod(pod: Document, roles: Mapping[str, PodRole], cards: Mapping[tuple[str, 
         generation=text(labels.get(GENERATION_LABEL)),
         instance=card.instance if card else None,
         serves_as=card.worker_type if card else "",
+        restarts=_restarts(pod),
     )
 
 
@@ -76,6 +77,11 @@ def _ready(pod: Document) -> Document:
     """The Ready condition while it is True; else empty."""
     held = mappings(at(pod, "status", "conditions"))
     return next((entry for entry in held if entry.get("type") == "Ready" and entry.get("status") == "True"), {})
+
+
+def _restarts(pod: Document) -> int:
+    held = mappings(at(pod, "status", "containerStatuses"))
+    return next((whole(entry.get("restartCount")) or 0 for entry in held if entry.get("name") == MAIN), 0)
 
 
 def _moment(value: object) -> datetime | None:

@@ -24,7 +24,8 @@ _NOT_IN_SPEC = Declared(Declares.UNKNOWN, "its component is not in the deploymen
 
 @dataclass(frozen=True)
 class WatchedWorker:
-    """A worker without looks yet, what it says of itself, and where its metrics are."""
+    """A worker without looks yet, what it says of itself, and where its metrics are. `uid` is that of its process:
+    looks at another one tell nothing of it."""
 
     uid: str
     address: str
@@ -66,7 +67,7 @@ def watched(
         tuple(_worker(pod, components, adverts, ports) for pod in staying if _works(pod, components)),
         tuple(
             WatchedFrontend(
-                pod.uid,
+                _process(pod),
                 pod.address,
                 _port(ports.get(pod.uid, {}), "http", HTTP_PORT),
                 FrontendSeen(pod.pod, pod.ready_since),
@@ -106,12 +107,18 @@ def _worker(
         must_publish=_must_publish(pod, part),
         ready_since=pod.ready_since,
         instance=pod.instance,
+        restarts=pod.restarts,
         prefills=pod.serves_as == WorkerType.PREFILL,
         generation=pod.generation,
         declared=declared(part) if part is not None else _NOT_IN_SPEC,
     )
     port = _port(ports.get(pod.uid, {}), "system", SYSTEM_PORT)
-    return WatchedWorker(pod.uid, pod.address, port, worker, adverts.get((pod.pod, pod.uid)))
+    return WatchedWorker(_process(pod), pod.address, port, worker, adverts.get((pod.pod, pod.uid)))
+
+
+def _process(pod: WorkerPod) -> str:
+    """A pod keeps its UID when its container begins anew, and all that was counted there is gone."""
+    return f"{pod.uid}/{pod.restarts}"
 
 
 def _must_publish(pod: WorkerPod, part: Component | None) -> bool:
