@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 
 from kvgate.api.status import BaselineEntry, Operation
-from kvgate.api.words import Mode
+from kvgate.api.words import Capability, ConditionType, Mode
 from kvgate.core.steps import Enable, Revert
 from kvgate.core.target import Switch, TargetProblem
 from tests.core.worlds import (
@@ -19,12 +20,14 @@ from tests.core.worlds import (
     Scene,
     actions,
     closed,
+    condition,
     entry,
     kinds,
     opened,
     proposed,
     refused,
     toggle,
+    told,
 )
 
 BEFORE = toggle(SPLIT, Switch.OFF).baseline
@@ -237,6 +240,98 @@ def test_a_revert_does_not_wait_for_an_enable_that_never_arrives() -> None:
     assert [(type(step), step.capability) for step in decision.patches] == [(Revert, ROUTING)]
     assert decision.status.target is not None
     assert not set(BEFORE) & set(decision.status.target.baseline), "the split was never written"
+
+
+DENIED = "the webhook of the deployment answered: no"
+
+
+def both_on() -> Scene:
+    adopted = Scene().gating(ROUTING, Switch.ON).asking(enforcement__adopt=True).after().after()
+    return opened(adopted)
+
+
+def routing_first() -> Scene:
+    """Both are to be switched back from the same turn on."""
+    failing = both_on().measured(SLOW).later(minutes=1).measured(SLOW)
+    return failing.asking(rollback__onEvidenceLost="Revert").after()
+
+
+def split_first() -> Scene:
+    """Routing is to be switched back while the split's revert is in flight."""
+    reverting = both_on().measured(SLOW).later(minutes=1).measured(SLOW).after()
+    return reverting.asking(rollback__onEvidenceLost="Revert")
+
+
+@pytest.mark.parametrize(
+    ("scene", "refused_one", "other"),
+    [
+        pytest.param(routing_first, ROUTING, SPLIT, id="routing's is refused"),
+        pytest.param(split_first, SPLIT, ROUTING, id="the split's is refused"),
+    ],
+)
+def test_a_revert_does_not_wait_for_another_that_is_refused(
+    scene: Callable[[], Scene], refused_one: Capability, other: Capability
+) -> None:
+    stuck = scene()
+    assert operation(stuck).capability is refused_one
+    decision = stuck.but(patch_problem=DENIED).decide()
+    assert [(type(step), step.capability) for step in decision.patches] == [(Revert, other)]
+    held = stuck.but(status=decision.status)
+    assert baseline(held) == baseline(stuck), "both are still to be written back"
+    off = held.switched(Switch.OFF, other).after()
+    assert actions(off.status)[0] == "Reverted"
+    again = off.decide()
+    assert [(type(step), step.capability) for step in again.patches] == [(Revert, refused_one)]
+
+
+def test_two_reverts_that_are_refused_take_turns_and_are_told_as_failed() -> None:
+    scene, began = routing_first(), operation(routing_first()).started_at
+    turns = []
+    for _ in range(6):
+        scene = scene.but(patch_problem=DENIED).after(seconds=10)
+        turns.append(operation(scene).capability)
+    assert turns == [SPLIT, ROUTING] * 3
+    assert operation(scene).started_at == began
+    assert told(scene.status, ConditionType.READY) == ("False", "RollbackFailed")
+    assert DENIED in condition(scene.status, ConditionType.READY).message
+
+
+def test_a_revert_that_may_have_been_written_stays_in_flight_until_it_is_seen() -> None:
+    stuck = routing_first()
+    decision = stuck.decide()
+    assert [step.operation_id for step in decision.patches] == [operation(stuck).id]
+
+
+def test_a_baseline_that_holds_the_switched_on_value_is_never_written_back() -> None:
+    """However it came there: it would change nothing, again and again."""
+    scene = opened()
+    assert scene.status.target is not None
+    odd = tuple(
+        BaselineEntry(component=step.component, env=step.env, present=True, value=step.to)
+        for step in toggle(SPLIT, Switch.ON).steps
+    )
+    target = scene.status.target.model_copy(update={"baseline": odd})
+    failing = scene.but(status=scene.status.model_copy(update={"target": target}))
+    reverting = failing.measured(SLOW).later(minutes=1).measured(SLOW)
+    (step,) = reverting.decide().patches
+    assert isinstance(step, Revert)
+    assert step.baseline == AGG
+    assert baseline(reverting.after()) == AGG
+
+
+def test_a_revert_that_is_accepted_and_never_shows_is_written_ever_less_often_and_told_once() -> None:
+    scene = opened().measured(SLOW).later(minutes=1).measured(SLOW).after()
+    waits, said = [], set()
+    for _ in range(40):
+        decision = scene.but(patch_landed=operation(scene).id).decide()
+        waits.append(decision.requeue_after_seconds)
+        said |= {(c.reason, c.message) for c in decision.status.conditions if c.reason == "RollbackFailed"}
+        scene = scene.but(status=decision.status).later(seconds=waits[-1])
+    assert waits[:8] == [1.0] * 8
+    assert waits == sorted(waits)
+    assert waits[-1] > 15.0
+    ((_, message),) = said
+    assert "the deployer must see in its managedFields" in message
 
 
 def test_an_operation_on_a_capability_that_is_no_longer_gated_blocks_nothing() -> None:

@@ -102,6 +102,7 @@ class Scene:
     finalizer: bool | None = None
     target_leaving: bool = False
     patch_problem: str = ""
+    patch_landed: str = ""
     now: datetime = NOW
 
     @property
@@ -132,6 +133,7 @@ class Scene:
             approvals=self.approvals,
             claimed_by=self.claimed_by,
             patch_problem=self.patch_problem,
+            patch_landed=self.patch_landed,
             sweep_jobs=BUSY.jobs if self.sweeping else (),
             sweep=Sweep(BUSY.run_id, NOW, (Walker("p1", "job-uid", WalkerState.RUNNING),)) if self.sweeping else None,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from kvgate.api.status import MonitoringStatus, PoolStatus
+from kvgate.api.status import MonitoringStatus, Operation, PoolStatus
 from kvgate.api.words import Capability
 from kvgate.core import statuses
 from kvgate.core.benchmarking import LOOK_AGAIN_SECONDS as BENCHMARKING_SECONDS
@@ -31,6 +31,7 @@ from kvgate.core.world import Pool, World
 
 SOON_SECONDS = 1.0
 IDLE_SECONDS = 300.0
+LONGEST_WRITING_SECONDS = 60.0
 
 
 def decide(pool: Pool, world: World, now: datetime) -> Decision:
@@ -154,8 +155,16 @@ def _requeue_after(turn: Turn, sweep: Sweeping) -> float:
     return min(_unverified_after(turn.case, turn.ledger, sweep), *looks, IDLE_SECONDS)
 
 
+def _written_again_in(case: Case, operation: Operation) -> float:
+    """What is accepted and does not show, as where another hand holds the field too, is written ever less often."""
+    age = (case.now - operation.started_at).total_seconds()
+    return min(LONGEST_WRITING_SECONDS, max(SOON_SECONDS, age / 10))
+
+
 def _unverified_after(case: Case, ledger: Ledger, sweep: Sweeping) -> float:
-    if ledger.recorded or ledger.operation:
+    if ledger.operation is not None and not ledger.recorded:
+        return _written_again_in(case, ledger.operation)
+    if ledger.recorded:
         return SOON_SECONDS
     if sweep.fence is not None:
         return LOOK_AGAIN_SECONDS

@@ -18,6 +18,10 @@ from kvgate.core.verification import CHAINS
 
 ROLLBACK_PATIENCE = timedelta(minutes=5)
 REFUSAL_PATIENCE = timedelta(seconds=30)
+_TAKEN_BACK = (
+    "it was accepted, and the deployment holds the switched-on value still: the deployer must see in its managedFields "
+    "who else holds the field, or which webhook writes it again"
+)
 """An admission policy learns from an informer what the status permits: a first refusal is no news."""
 
 _RECONCILING = ConditionType.RECONCILING
@@ -70,9 +74,11 @@ def in_flight(turn: Turn) -> tuple[Said, ConditionType | None] | None:
     if operation is None:
         return None
     refused = turn.case.world.patch_problem
-    since, what = _in_flight(operation), refused or "look at the deployment"
+    landed = operation.id == turn.case.world.patch_landed
+    since, what = _in_flight(operation), refused or (_TAKEN_BACK if landed else "look at the deployment")
     age = turn.case.now - operation.started_at
-    if operation.step == Move.REVERT and (age > ROLLBACK_PATIENCE or (refused and age > REFUSAL_PATIENCE)):
+    stuck = bool(refused) or landed
+    if operation.step == Move.REVERT and (age > ROLLBACK_PATIENCE or (stuck and age > REFUSAL_PATIENCE)):
         return false("RollbackFailed", f"{since}: {what}{_to_let_go(turn, operation.capability)}"), _RECONCILING
     if refused and age > REFUSAL_PATIENCE:
         return false("PatchRefused", f"{since}: {what}"), _RECONCILING

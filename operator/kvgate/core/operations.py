@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from kvgate.api.status import BaselineEntry, HistoryEntry, Operation
 from kvgate.api.words import Capability, Mode
@@ -29,6 +30,8 @@ class Ledger:
     operation: Operation | None
     epochs: dict[Capability, int] = field(default_factory=dict)
     steps: tuple[Step, ...] = ()
+    refused_since: datetime | None = None
+    """Since when reverts have been refused that take turns."""
     recorded: frozenset[Capability] = frozenset()
     """Capabilities whose last operation was settled in this turn: the next turn judges them anew."""
 
@@ -45,22 +48,27 @@ def settle(case: Case, judged: tuple[Judged, ...]) -> Ledger:
         for entry in judged:
             ledger = _dropped(entry, ledger) if _mine(entry, ledger) else ledger
         return replace(ledger, steps=_recommendations(case, judged))
-    ledger = _giving_way(judged, ledger)
-    for entry in sorted(judged, key=_reverts_first):
+    way = _giving_way(case, judged, ledger)
+    ledger = _given(way, ledger) if way else ledger
+    for entry in sorted(judged, key=lambda entry: (entry.ruling.move is not Move.REVERT, entry is way)):
         ledger = _begin(case, entry, ledger)
     return ledger
 
 
-def _reverts_first(judged: Judged) -> bool:
-    return judged.ruling.move is not Move.REVERT
+def _giving_way(case: Case, judged: tuple[Judged, ...], ledger: Ledger) -> Judged | None:
+    """Whose operation in flight lets a revert of another capability go first: an enable, for nothing unverified delays
+    closing, and a revert that was refused, so that two that are wanted take turns. What may have been written and was
+    not seen yet stays in flight."""
+    mine = next((entry for entry in judged if _mine(entry, ledger)), None)
+    if mine is None or not any(entry.ruling.move is Move.REVERT for entry in judged if entry is not mine):
+        return None
+    refused = mine.ruling.move is Move.REVERT and bool(case.world.patch_problem)
+    return mine if mine.ruling.move is Move.ENABLE or refused else None
 
 
-def _giving_way(judged: tuple[Judged, ...], ledger: Ledger) -> Ledger:
-    """An enable in flight gives way to a revert of another capability: nothing unverified delays closing."""
-    enabling = [entry for entry in judged if _mine(entry, ledger) and entry.ruling.move is Move.ENABLE]
-    if enabling and any(entry.ruling.move is Move.REVERT for entry in judged):
-        return _dropped(enabling[0], ledger)
-    return ledger
+def _given(way: Judged, ledger: Ledger) -> Ledger:
+    reverting = ledger.operation if way.ruling.move is Move.REVERT else None
+    return replace(_dropped(way, ledger), refused_since=reverting.started_at if reverting else None)
 
 
 def _of_gated(case: Case, judged: tuple[Judged, ...], ledger: Ledger) -> Ledger:
@@ -169,13 +177,26 @@ def _dropped(judged: Judged, ledger: Ledger) -> Ledger:
 def _started(case: Case, judged: Judged, ledger: Ledger, step: Move) -> Ledger:
     operation = ledger.operation
     if operation is None or operation.step != step or operation.plan_hash != judged.plan_hash:
-        operation = _operation(case, judged, step)
+        operation = _operation(case, judged, step, ledger.refused_since or case.now)
     off = judged.toggle is not None and judged.toggle.switch is Switch.OFF
-    kept = () if step is Move.ENABLE and off else judged.baseline
+    kept = () if step is Move.ENABLE and off else _without_on_values(judged)
     held = kept or _first_baseline(judged, step)
-    baseline = ledger.baseline if kept else _without_baseline(judged, ledger).baseline + held
+    baseline = (
+        ledger.baseline if kept and kept == judged.baseline else _without_baseline(judged, ledger).baseline + held
+    )
     steps = (*ledger.steps, _patch(judged, operation, held))
     return replace(ledger, operation=operation, baseline=baseline, steps=steps)
+
+
+def _without_on_values(judged: Judged) -> tuple[BaselineEntry, ...]:
+    """The baseline, with the off value for an entry that holds the switched-on one: written back, it would change
+    nothing, again and again."""
+    if judged.toggle is None:
+        return judged.baseline
+    on = {(step.component, step.env): step.to for step in judged.toggle.steps}
+    off = {(entry.component, entry.env): entry for entry in judged.toggle.off_values}
+    names = (((entry.component, entry.env), entry) for entry in judged.baseline)
+    return tuple(off.get(name, entry) if entry.value == on.get(name) else entry for name, entry in names)
 
 
 def _first_baseline(judged: Judged, step: Move) -> tuple[BaselineEntry, ...]:
@@ -193,14 +214,14 @@ def _patch(judged: Judged, operation: Operation, baseline: tuple[BaselineEntry, 
     return Enable(judged.capability, steps, operation.id)
 
 
-def _operation(case: Case, judged: Judged, step: Move) -> Operation:
+def _operation(case: Case, judged: Judged, step: Move, since: datetime) -> Operation:
     seed = f"{case.pool.uid}/{judged.capability}/{step}/{judged.plan_hash}/{case.now.isoformat()}"
     return Operation(
         id=hashlib.sha256(seed.encode()).hexdigest()[:12],
         capability=judged.capability,
         plan_hash=judged.plan_hash,
         step=step,
-        started_at=case.now,
+        started_at=since,
     )
 
 
