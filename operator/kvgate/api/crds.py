@@ -44,6 +44,8 @@ class Kind:
     rules: tuple[Cel, ...] = ()
     status: type[BaseModel] | None = None
     categories: tuple[str, ...] = ("kvgate",)
+    selectable: tuple[str, ...] = ()
+    """Fields that a list can be narrowed by, where the cluster is of Kubernetes 1.31 or newer."""
     required_by_rule: bool = False
 
 
@@ -61,6 +63,7 @@ POOL = Kind(
     status=PoolStatus,
     rules=POOL_RULES,
     required_by_rule=True,
+    selectable=(".spec.targetRef.name",),
     columns=(
         Column("Mode", ".spec.mode"),
         Column("Routing", _condition("RoutingEnabled")),
@@ -133,6 +136,7 @@ def crd(kind: Kind) -> dict[str, Any]:
     columns = [column.document() for column in (*kind.columns, _AGE)]
     version = {"name": VERSION, "served": True, "storage": True}
     status: JSON = {"subresources": {"status": {}}} if kind.status else {}
+    selectable: JSON = {"selectableFields": [{"jsonPath": path} for path in kind.selectable]} if kind.selectable else {}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -144,6 +148,7 @@ def crd(kind: Kind) -> dict[str, Any]:
             "versions": [
                 version
                 | status
+                | selectable
                 | {"additionalPrinterColumns": columns, "schema": {"openAPIV3Schema": root_schema(kind)}}
             ],
         },

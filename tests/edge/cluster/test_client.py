@@ -230,3 +230,22 @@ def test_a_guard_is_asked_before_each_write_anew() -> None:
             client.create(JOBS, "serving", BODY)
 
     assert len(requests) == 1
+
+
+def test_reads_that_are_made_together_wait_for_each_other_and_keep_their_order() -> None:
+    client, met = Client(kubernetes.Configuration()), threading.Barrier(3, timeout=10)
+
+    def ask(name: str) -> tuple[dict[str, str]]:
+        met.wait()
+        return ({"name": name},)
+
+    told = client.together(lambda: ask("a"), lambda: ask("b"), lambda: ask("c"))
+
+    assert [answer["name"] for (answer,) in told] == ["a", "b", "c"]
+
+
+def test_one_of_several_reads_that_fails_fails_them_all() -> None:
+    client = Client(kubernetes.Configuration(host="http://127.0.0.1:9"))
+
+    with pytest.raises(Unavailable):
+        client.together(lambda: (), lambda: client.list(POOLS, "serving"), lambda: ())

@@ -7,10 +7,13 @@ import pytest
 from kvgate.api.selectors import LabelSelector
 from kvgate.core.target import TargetProblem, TargetView
 from kvgate.core.world import KVKnown, KVUnknown
-from kvgate.edge.cluster.client import POOLS
+from kvgate.edge.cluster.client import POOLS, Document, Query, Resource
+from kvgate.edge.cluster.reading import read_all
+from kvgate.edge.cluster.refusals import refusal
 from kvgate.edge.cluster.sweeps import ProbePolicy
 from kvgate.edge.errors import EdgeError, PoolGoneError
-from tests.edge.cluster.yard import Yard, in_namespace, sample, set_ready
+from tests.cluster.access import Access
+from tests.edge.cluster.yard import KubeletLogs, Yard, configuration, in_namespace, sample, set_ready
 
 pytestmark = pytest.mark.api
 
@@ -75,6 +78,42 @@ def test_of_two_pools_with_one_target_the_older_one_claims_it(yard: Yard) -> Non
 
     assert yard.observe()[1].claimed_by == ""
     assert yard.ground.observe(f"{yard.namespace}/latecomer")[1].claimed_by == "qwen3"
+
+
+class Listing(KubeletLogs):
+    """Notes how many pools each list brought. `selects` says whether the server knows how to select them by target:
+    one of Kubernetes 1.30 plays that it does not, and answers 400."""
+
+    def __init__(self, access: Access, *, selects: bool) -> None:
+        super().__init__(configuration(access))
+        self.selects = selects
+        self.brought: list[int] = []
+
+    def list(self, resource: Resource, namespace: str = "", query: Query | None = None) -> tuple[Document, ...]:
+        if resource is POOLS and query and not self.selects:
+            raise refusal(400, "", "InferencePool list")
+        found = super().list(resource, namespace, query)
+        self.brought += [len(found)] if resource is POOLS else []
+        return found
+
+
+@pytest.mark.parametrize(
+    ("selects", "brought"),
+    [
+        pytest.param(True, 2, id="asked for by their target"),
+        pytest.param(False, 4, id="sought among all where the server cannot select them"),
+    ],
+)
+def test_of_a_namespaces_pools_those_of_the_same_target_are(yard: Yard, selects: bool, brought: int) -> None:
+    for name, target in (("latecomer", "qwen3"), ("other", "llama"), ("another", "gemma")):
+        one = in_namespace(sample("pool.yaml"), yard.namespace)
+        one["metadata"]["name"], one["spec"]["targetRef"]["name"] = name, target
+        yard.kubectl("apply", "-f", "-", document=one)
+    client = Listing(yard.access, selects=selects)
+
+    pool = read_all(client, yard.namespace, "qwen3", None)
+    assert sorted(found.metadata.name for found in pool.objects.pools) == ["latecomer", "qwen3"]
+    assert client.brought == [brought]
 
 
 @pytest.mark.parametrize("how", ["cordoned", "not ready", "deleted"])

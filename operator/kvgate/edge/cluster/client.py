@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
@@ -20,6 +21,8 @@ from kvgate.edge.connection import CALL_SECONDS
 PAGE = 500
 MOST_PAGES = 200
 CONNECTIONS = 32
+AT_ONCE = 16
+"""How many requests of `together` are under way at a time."""
 APPLY, MERGE, JSON = "application/apply-patch+yaml", "application/merge-patch+json", "application/json"
 JSON_PATCH = "application/json-patch+json"
 Document = Mapping[str, Any]
@@ -81,6 +84,15 @@ class Client:
         self._api = kubernetes.ApiClient(configuration)
         self._api.user_agent = agent
         self._before_write = before_write
+        self._readers = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="reader")
+
+    def together(self, *asks: Callable[[], Sequence[Document]]) -> tuple[Sequence[Document], ...]:
+        """The answers of reads that are under way at the same time; raises what the first of them does that fails.
+
+        For each list that must be fresh the server asks etcd first, and one after another these waits add up.
+        """
+        asked = [self._readers.submit(ask) for ask in asks]
+        return tuple(answer.result() for answer in asked)
 
     def get(self, resource: Resource, namespace: str, name: str) -> Document:
         return self._object("GET", resource, resource.path(namespace, name), f"{resource.kind} {namespace}/{name}")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 
 from kvgate.api.objects import InferencePool, read_pool
@@ -29,7 +30,7 @@ from kvgate.edge.cluster.client import (
     Query,
 )
 from kvgate.edge.cluster.client import Resource as Kind
-from kvgate.edge.cluster.refusals import NotFound
+from kvgate.edge.cluster.refusals import NotFound, Refused
 from kvgate.edge.errors import EdgeError, PoolGoneError
 from kvgate.edge.nodes import NodeView, selected
 from kvgate.edge.objects import Objects, Source, completed, sorted_by_kind
@@ -41,6 +42,8 @@ _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 """Objects of an API server carry their own creation time; this one is never used."""
 
 LONGEST_LABEL = 63
+TARGET_NAME = "spec.targetRef.name"
+"""A field that pools can be selected by."""
 
 
 @dataclass(frozen=True)
@@ -57,30 +60,39 @@ class ReadPool(Pool):
 
 def read_all(client: Client, namespace: str, name: str, allowed: LabelSelector | None) -> ReadPool:
     """The pool with all it depends on. Raises PoolGoneError, and EdgeError for a pool that cannot be read."""
-    siblings = client.list(POOLS, namespace)
-    own = next((body for body in siblings if at(body, "metadata", "name") == name), None)
-    if own is None:
-        raise PoolGoneError(f"InferencePool {namespace}/{name} is gone")
-    stored = _stored(own, f"{namespace}/{name}")
-    depends = (
-        *client.list(APPROVALS, namespace),
-        *client.list(REPORTS, namespace, Query(labels=f"{POOL_UID}={stored.metadata.uid}")),
-        *client.list(BENCHMARKS, namespace, Query(labels=f"{POOL_UID}={stored.metadata.uid}")),
-        *_target(client, namespace, stored.spec.target_ref.name),
-        *_present(client, CONFIG_MAPS, namespace, _config_maps(stored)),
-        *_pods(client, namespace, stored.spec.target_ref.name),
-        *_worker_metadata(client, namespace),
+    stored = _stored(_own(client, namespace, name), f"{namespace}/{name}")
+    target, mine = stored.spec.target_ref.name, Query(labels=f"{POOL_UID}={stored.metadata.uid}")
+    nodes, *depends = client.together(
+        lambda: client.list(NODES),
+        lambda: _rivals(client, stored),
+        lambda: client.list(APPROVALS, namespace),
+        lambda: client.list(REPORTS, namespace, mine),
+        lambda: client.list(BENCHMARKS, namespace, mine),
+        lambda: _target(client, namespace, target),
+        lambda: _present(client, CONFIG_MAPS, namespace, _config_maps(stored)),
+        lambda: _pods(client, namespace, target),
+        lambda: _worker_metadata(client, namespace),
     )
-    nodes = client.list(NODES)
-    objects = sorted_by_kind(_source(body) for body in (*_rivals(siblings, stored), *depends, *nodes))
+    objects = sorted_by_kind(_source(body) for body in chain(*depends, nodes))
     usable = _usable(objects.nodes, nodes, allowed)
     return _read(stored, replace(objects, pools=(*objects.pools, stored), nodes=usable))
 
 
-def _rivals(siblings: Iterable[Document], own: InferencePool) -> list[Document]:
-    """The other pools that name the same target; to validate all pools of a large namespace would take its time."""
-    target, name = own.spec.target_ref.name, own.metadata.name
-    named = (body for body in siblings if at(body, "spec", "targetRef", "name") == target)
+def _own(client: Client, namespace: str, name: str) -> Document:
+    try:
+        return client.get(POOLS, namespace, name)
+    except NotFound as error:
+        raise PoolGoneError(f"InferencePool {namespace}/{name} is gone") from error
+
+
+def _rivals(client: Client, own: InferencePool) -> Sequence[Document]:
+    """The other pools that name the same target. Before Kubernetes 1.31 they cannot be asked for, and all are."""
+    namespace, target, name = own.metadata.namespace, own.spec.target_ref.name, own.metadata.name
+    try:
+        found = client.list(POOLS, namespace, Query(fields=f"{TARGET_NAME}={target}"))
+    except Refused:
+        found = client.list(POOLS, namespace)
+    named = (body for body in found if at(body, "spec", "targetRef", "name") == target)
     return [body for body in named if at(body, "metadata", "name") != name]
 
 
