@@ -32,7 +32,7 @@ TOOLS: Mapping[Tier, Sequence[str]] = {
     Tier.DYNAMO: ("dynamo-python",),
     Tier.BUILD: ("go",),
     Tier.API: ("go",),
-    Tier.CLUSTER: ("go", "ip", "iperf3", "containerd", "ctr", "runc"),
+    Tier.CLUSTER: ("go", "ip", "iperf3", "containerd", "ctr", "runc", "nft", "prometheus"),
 }
 ONLY_ON_LINUX = frozenset({Tier.DYNAMO, Tier.BUILD, Tier.API, Tier.CLUSTER})
 ONLY_AS_ROOT = frozenset({Tier.CLUSTER})
