@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -15,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kvgate.edge.children import dying_with_us, end
 from kvgate.edge.errors import MeasureError
 from kvgate.edge.signals import orderly_end
 from kvgate_probe.wire import Schedule, encode_schedule
@@ -23,7 +21,6 @@ Progress = Callable[[int, int], None]
 """Called with the tests that have ended and the tests that are planned."""
 
 _LOOK_EVERY_SECONDS = 0.2
-_PATIENCE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -81,14 +78,14 @@ def _started(hosts: Sequence[Host], workplace: Path) -> Iterator[list[_Walk]]:
         walks.extend(_start(host, workplace) for host in hosts)
         yield walks
     finally:
-        _end(walks)
+        end([walk.process for walk in walks])
 
 
 def _start(host: Host, workplace: Path) -> _Walk:
     log, errors = workplace / f"{host.node}.log", workplace / f"{host.node}.err"
     files = ("--schedule", str(workplace / "schedule.json"), "--peers", str(workplace / "peers.json"))
     where = ("--node", host.node, "--bind", host.address, "--port", str(host.port))
-    command = (*_dying_with_us(), *host.entry, sys.executable, "-m", "kvgate_probe", "walk", *files, *where)
+    command = (*dying_with_us(), *host.entry, sys.executable, "-m", "kvgate_probe", "walk", *files, *where)
     try:
         with log.open("wb") as out, errors.open("wb") as err:
             process = subprocess.Popen(  # noqa: S603
@@ -97,11 +94,6 @@ def _start(host: Host, workplace: Path) -> _Walk:
     except OSError as error:
         raise MeasureError(f"the walker of {host.node} cannot be started ({error.strerror})") from error
     return _Walk(host, process, log, errors)
-
-
-def _dying_with_us() -> tuple[str, ...]:
-    """What has the kernel end a walker politely when this process is killed: a later sweep needs its ports."""
-    return ("setpriv", "--pdeathsig", "TERM") if sys.platform == "linux" and shutil.which("setpriv") else ()
 
 
 def _waited(walks: list[_Walk], schedule: Schedule, limit_seconds: float, progress: Progress) -> list[_Walk]:
@@ -118,30 +110,6 @@ def _waited(walks: list[_Walk], schedule: Schedule, limit_seconds: float, progre
 
 def _lines(path: Path) -> int:
     return path.read_bytes().count(b"\n")
-
-
-def _end(walks: list[_Walk]) -> None:
-    """First ask, then insist; each walker leads a group that holds its iperf3, also when it died before that."""
-    running = [walk for walk in walks if walk.process.poll() is None]
-    for walk in running:
-        _signal(walk, signal.SIGTERM)
-    ends = time.monotonic() + _PATIENCE_SECONDS
-    for walk in running:
-        try:
-            walk.process.wait(max(0.0, ends - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            _signal(walk, signal.SIGKILL)
-            walk.process.wait()
-    for walk in walks:
-        if walk.process.returncode:
-            _signal(walk, signal.SIGKILL)
-
-
-def _signal(walk: _Walk, number: signal.Signals) -> None:
-    try:
-        os.killpg(walk.process.pid, number)
-    except ProcessLookupError:
-        return
 
 
 def _problems(walks: list[_Walk], late: list[_Walk], limit_seconds: float) -> tuple[str, ...]:
