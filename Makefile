@@ -13,6 +13,7 @@ help: ## show this list
 demo: ## measure two shaped links, hold one pool, open the other (needs no cluster)
 	@.ci/bootstrap demo
 	@$(VENV)/kvgate demo
+	@if [ -x $(VENV)/dynamo-python ]; then $(VENV)/kvgate demo routing; else echo "not run: kvgate demo routing; NVIDIA Dynamo is not installed here (.ci/bootstrap test installs it)"; fi
 
 test: ## run every tier that this machine allows; TIER=unit runs one (lint, unit, local, dynamo, build, api, cluster)
 	@.ci/bootstrap test

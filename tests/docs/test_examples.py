@@ -63,7 +63,7 @@ def parsed(command: click.Command, words: list[str]) -> dict[str, Any]:
     for parameter in command.params:
         value = values.get(str(parameter.name))
         assert value is not None or not parameter.required, f"{parameter.name} is required"
-        if isinstance(parameter.type, click.Choice) and value is not None:
+        if isinstance(parameter.type, click.Choice) and isinstance(value, str):
             parameter.type.convert(value, parameter, context)
     return values
 
@@ -159,13 +159,17 @@ def test_every_flag_of_every_command_is_in_the_table() -> None:
         (name, option)
         for name, command in cli.commands.items()
         for parameter in command.params
-        for option in (parameter.opts if isinstance(parameter, click.Option) else ["FILES..."])
+        for option in (parameter.opts if isinstance(parameter, click.Option) else [_positional(parameter)])
     }
     assert named == known
 
 
+def _positional(parameter: click.Parameter) -> str:
+    return parameter.human_readable_name + ("..." if parameter.nargs == -1 else "")
+
+
 def _flags(cell: str) -> list[str]:
-    return re.findall(r"`(-{1,2}[\w-]+|FILES\.\.\.)", cell)
+    return re.findall(r"`(-{1,2}[\w-]+|[A-Z]+(?:\.\.\.)?)", cell)
 
 
 def test_every_command_is_explained() -> None:

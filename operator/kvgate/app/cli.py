@@ -19,6 +19,7 @@ from kvgate import __version__
 from kvgate.api.crds import render
 from kvgate.api.reference import reference as api_reference
 from kvgate.app import demo as demonstration
+from kvgate.app import demo_routing
 from kvgate.app.evaluate import evaluate_files
 from kvgate.app.lint import lint_files
 from kvgate.app.output import Format, print_reports, printable
@@ -212,17 +213,25 @@ def operator(
     return serve(OperatorOptions(namespaces, settings, kubeconfig, lease_namespace, health_port))
 
 
-@cli.command(examples=("kvgate demo", "kvgate demo --keep demo -o json"))
+@cli.command(examples=("kvgate demo", "kvgate demo --keep demo -o json", "kvgate demo routing"))
+@click.argument("which", type=click.Choice(["links", "routing"]), default="links")
 @click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="Work in this directory and leave it.")
+@click.option("--dynamo-python", type=_file, help="For routing: the Python with ai-dynamo. [dynamo-python]")
 @_output
-def demo(keep: Path | None, output: str) -> int:
+def demo(which: str, keep: Path | None, dynamo_python: Path | None, output: str) -> int:
     """Measure two real links, hold one pool and open the other.
 
     It needs iperf3 and half a minute, and no cluster. As root it makes two pairs of network namespaces with shaped
-    links, else the same in a user namespace; where neither may be, it says so and uses loopback. Exits 0 when both
-    pools end as expected.
+    links, else the same in a user namespace; where neither may be, it says so and uses loopback. `routing` instead
+    runs NVIDIA Dynamo's frontends and mock workers here, with KV events and without, and says what the gate of KV
+    routing makes of both, in a minute and a half. Exits 0 when both pools end as expected.
     """
-    return FINE if demonstration.run(keep, Format(output), _console(), _errors(), _now) else NOT_PASSED
+    form = Format(output)
+    if which == "routing":
+        ended = demo_routing.run(dynamo_python, keep, form, _console(), _errors(), _now)
+    else:
+        ended = demonstration.run(keep, form, _console(), _errors(), _now)
+    return FINE if ended else NOT_PASSED
 
 
 def _now() -> datetime:

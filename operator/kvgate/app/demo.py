@@ -52,7 +52,7 @@ def run(keep: Path | None, form: Format, console: Console, errors: Console, cloc
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kvgate-demo-")))
         nodes = stack.enter_context(_nodes(errors))
         untouched = _lay_out(folder, nodes)
-        tell = _teller(form, console)
+        tell = teller(form, console)
         tell("First turn: measure both links, judge both pools.")
         reports = reconcile_directory(folder, lambda _: None, clock, errors)
         tell("An approver reads the plan hash and writes a GateApproval for each pool whose criteria pass.")
@@ -71,7 +71,7 @@ def _in_order(report: Report) -> int:
     return [link.name for link in LINKS].index(report.pool.name)
 
 
-def _teller(form: Format, console: Console) -> Callable[[str], None]:
+def teller(form: Format, console: Console) -> Callable[[str], None]:
     """Says things between the tables; nothing where a program reads."""
     return (lambda text: console.print(f"\n{text}")) if form is Format.TABLE else (lambda _: None)
 
@@ -109,22 +109,30 @@ def _nodes(errors: Console) -> Iterator[tuple[LabNode, ...]]:
 
 def _lay_out(folder: Path, nodes: tuple[LabNode, ...]) -> dict[str, str]:
     """Write the manifests. Returns the text of each deployment, to see later whether it was touched."""
+    empty_folder(folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise EdgeError(f"{folder}: is not empty; name a directory that the demo may fill")
-        (folder / "config.yaml").write_text(_sample("config.yaml"), encoding="utf-8")
+        (folder / "config.yaml").write_text(sample("config.yaml"), encoding="utf-8")
         (folder / "nodes.yaml").write_text(_node_manifests(nodes), encoding="utf-8")
-        deployments = {link.name: _renamed(_sample("deployment.yaml"), link) for link in LINKS}
+        deployments = {link.name: _renamed(sample("deployment.yaml"), link) for link in LINKS}
         for link in LINKS:
             (folder / f"{link.name}-deployment.yaml").write_text(deployments[link.name], encoding="utf-8")
-            (folder / f"{link.name}-pool.yaml").write_text(_renamed(_sample("pool.yaml"), link), encoding="utf-8")
+            (folder / f"{link.name}-pool.yaml").write_text(_renamed(sample("pool.yaml"), link), encoding="utf-8")
     except OSError as error:
         raise EdgeError(f"{folder}: cannot be written ({error.strerror})") from error
     return deployments
 
 
-def _sample(name: str) -> str:
+def empty_folder(folder: Path) -> None:
+    """Make the directory that a demo fills. Raises EdgeError where that is none, or something is in it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise EdgeError(f"{folder}: is not empty; name a directory that the demo may fill")
+    except OSError as error:
+        raise EdgeError(f"{folder}: cannot be written ({error.strerror})") from error
+
+
+def sample(name: str) -> str:
     return (resources.files("kvgate.app") / "samples" / name).read_text(encoding="utf-8")
 
 
