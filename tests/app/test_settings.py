@@ -15,6 +15,7 @@ from kvgate.api.complaints import Complaint
 from kvgate.api.selectors import LabelSelector
 from kvgate.app.settings import LARGEST_TEXT_BYTES, Settings, read_settings, settings_schema
 from kvgate.app.settings_values import ByteSize, LogLevel, ProbeCapability
+from kvgate.core.vetoes import KNOWN, Sign, Signal
 from kvgate.edge.promql import PrometheusEndpoint, read_matchers
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +29,9 @@ probe:
   maxConcurrentSweeps: 2
   maxBytesPerSweep: 1.5TiB
   minInterval: 30m
+nodeHealth:
+  ignore: [autopilot]
+  vetoes: [{tool: rackwatch, sign: Label, key: example.com/rack, values: [hot], remedy: call the data hall}]
 prometheus:
   default: {url: "http://prometheus.monitoring:9090/prom/"}
   other:
@@ -77,6 +81,8 @@ def test_every_field_is_read(text: str) -> None:
     assert probe.max_bytes_per_sweep.bytes == 3 * 2**39
     assert probe.min_interval.seconds == 1800
     assert (found.workers, found.log_level) == (8, LogLevel.DEBUG)
+    assert Signal("rackwatch", Sign.LABEL, "example.com/rack", ("hot",), "call the data hall") in found.node_health.signals
+    assert {signal.tool for signal in found.node_health.signals}.isdisjoint({"autopilot"})
 
 
 def test_an_endpoint_is_found_by_the_name_that_pools_use() -> None:
@@ -100,6 +106,15 @@ def test_defaults_allow_the_least() -> None:
     assert (found.prometheus, found.workers, found.log_level) == ({}, 4, LogLevel.INFO)
 
 
+def test_by_default_every_known_health_tool_is_listened_to() -> None:
+    assert settings("{}").node_health.signals == KNOWN
+
+
+def test_a_condition_speaks_against_a_node_while_it_is_true() -> None:
+    found = settings("nodeHealth: {vetoes: [{tool: x, sign: Condition, key: Sick}]}").node_health.signals[-1]
+    assert (found.values, found.remedy) == (("True",), "ask who runs the tool")
+
+
 def test_the_settings_cannot_be_changed_once_read() -> None:
     with pytest.raises(ValueError, match="frozen"):
         settings("{}").workers = 5  # type: ignore[misc]
@@ -120,6 +135,11 @@ def test_the_settings_cannot_be_changed_once_read() -> None:
         pytest.param(
             prometheus("url: https://p, tls: {cafile: /ca}"), "prometheus.default.tls.cafile",
             "did you mean prometheus.default.tls.caFile?", id="a field in wrong case, two levels below a name",
+        ),
+        pytest.param("nodeHealth: {ignore: [autopilott]}", "nodeHealth", "tool that is not known", id="an unknown tool"),
+        pytest.param(
+            "nodeHealth: {vetoes: [{tool: x, sign: Annotation, key: k}]}", "nodeHealth.vetoes[0].sign",
+            "supported values", id="a sign where no veto stands",
         ),
         pytest.param("workers: 0", "workers", "greater than or equal to 1", id="no workers"),
         pytest.param("workers: 33", "workers", "less than or equal to 32", id="too many workers"),

@@ -63,6 +63,33 @@ def test_the_estimate_of_each_prompt_against_its_budget() -> None:
     assert (short.outcome, long.outcome) == (Outcome.PASS, Outcome.FAIL)
 
 
+def test_an_estimate_tells_link_and_transport_apart() -> None:
+    (entry,) = of(Scene(evidence=(cases.evidence(LINK + ENDPOINT),))).estimates
+    assert entry.link_milliseconds == round(entry.kv_bytes / 100e6 * 1000)
+    assert entry.endpoint_milliseconds == round(entry.kv_bytes / 80e6 * 1000)
+    assert entry.bound_by == "endpoint"
+    assert (entry.recompute_milliseconds, entry.break_even_bytes_per_second) == (None, None)
+
+
+def test_the_break_even_is_told_for_each_prompt_size_where_prefill_speed_is_declared() -> None:
+    """Llama-3.1-8B's 131,072 B per token at 46.2 k tokens/s break even at 6.06 GB/s; here 114,688 B at 40 k tokens/s."""
+    declared = {"storageThroughput": "9GB/s", "prefillTokensPerSecond": 40_000}
+    prompts = [{"tokens": 1600, "share": "50%"}, {"tokens": 8000, "share": "50%"}]
+    asked = Scene().asking(workload__prompts=prompts, criteria__kvStorage__reloadVersusRecompute=declared)
+    short, long = of(asked).estimates
+    assert (short.recompute_milliseconds, long.recompute_milliseconds) == (40, 200)
+    assert short.break_even_bytes_per_second == long.break_even_bytes_per_second == 114_688 * 40_000
+
+
+def test_who_is_at_fault_stands_in_the_status() -> None:
+    slow = cases.everywhere(FAST, cases.PATHS[1:]) + (cases.sample("p1→d1", 1e6),)
+    fabric = of(Scene(evidence=(cases.evidence(slow),)).asking(criteria__disaggregation__minThroughput="10MB/s")).fabric
+    assert fabric is not None
+    (suspect,) = fabric.suspects
+    assert (suspect.name, suspect.settled, suspect.paths) == ("path p1→d1 alone", True, 1)
+    assert "p1→d1 1.0 MB/s" in suspect.tests
+
+
 def test_the_longest_prompt_is_in_whole_blocks_and_less_the_overhead() -> None:
     rate = 104 * cases.MIB
     scene = Scene(evidence=(cases.evidence(cases.everywhere(rate)),)).asking(

@@ -28,6 +28,7 @@ from tests.core.cases import (
     failed,
     identities,
     kv,
+    layout,
     nodes,
     sample,
     target,
@@ -54,6 +55,7 @@ def test_every_criterion_of_the_split_is_in_its_verdict() -> None:
     assert len({finding.criterion for finding in split(case()).findings}) == len((*GROUNDS, *APART, *NUMBERS))
 
 
+ALL_REBOOTED = nodes(identities=tuple(dataclasses.replace(one, boot_id="again") for one in identities()))
 REBOOTED = nodes(identities=identities(d1=dataclasses.replace(identities()[2], boot_id="again")))
 
 
@@ -126,7 +128,7 @@ def test_one_fault_decides_the_verdict(seen: Case, outcome: Outcome, reason: str
     [
         pytest.param(case(now=NOW.replace(year=2027)), id="expired"),
         pytest.param(case(pool_uid="other"), id="of another pool"),
-        pytest.param(case(on=REBOOTED), id="of a node as it was before it booted"),
+        pytest.param(case(on=ALL_REBOOTED), id="of nodes as they were before they booted"),
     ],
 )
 def test_evidence_that_does_not_count_can_close_nothing(seen: Case) -> None:
@@ -170,6 +172,8 @@ def declared(throughput: str) -> dict[str, object]:
 
 
 NO_BYTES = dataclasses.replace(kv(), bytes_per_token=0)
+WITH_STATE = dataclasses.replace(kv(), size=dataclasses.replace(layout(), state_bytes=150_000_000))
+"""A recurrent state of 150 MB beside the cache: break-even 16.1 GB/s at 100 tokens, 1.65 GB/s at 3,000."""
 
 
 @pytest.mark.parametrize(
@@ -179,6 +183,18 @@ NO_BYTES = dataclasses.replace(kv(), bytes_per_token=0)
         pytest.param(case(declared("1146MB/s")), Outcome.FAIL, "RecomputeIsFaster", id="below 1146.88 MB/s"),
         pytest.param(case(declared("1146.88MB/s")), Outcome.FAIL, "RecomputeIsFaster", id="exactly at break-even"),
         pytest.param(case(declared("1147MB/s")), Outcome.INCONCLUSIVE, "Declared", id="declared is never a Pass"),
+        pytest.param(
+            case({**declared("2GB/s"), "workload.prompts": [{"tokens": 100}, {"tokens": 3000}]}, size=WITH_STATE),
+            Outcome.INCONCLUSIVE,
+            "RecomputeIsFasterForSome",
+            id="a state that short prompts do not earn back",
+        ),
+        pytest.param(
+            case({**declared("1.2GB/s"), "workload.prompts": [{"tokens": 100}, {"tokens": 3000}]}, size=WITH_STATE),
+            Outcome.FAIL,
+            "RecomputeIsFaster",
+            id="below break-even at every size",
+        ),
         pytest.param(
             case(declared("9GB/s"), size=KVUnknown("KVBytesUnknown", "x")),
             Outcome.UNKNOWN,

@@ -12,6 +12,7 @@ import yaml
 
 from kvgate.api.selectors import LabelSelector
 from kvgate.edge.files import read_directory, read_sources
+from kvgate.core.vetoes import vetoes
 from kvgate.edge.nodes import NodeView, read_node, selected
 from kvgate.edge.objects import Objects, completed, sorted_by_kind
 from tests.app.yard import sample
@@ -135,6 +136,25 @@ def test_a_node_is_who_it_was_when_it_booted() -> None:
 def test_a_status_of_another_shape_tells_nothing(status: Any) -> None:
     found = view(node() | {"status": status})
     assert (found.addresses, found.identity.boot_id) == ((), "")
+
+
+def test_a_node_tells_where_it_stands_and_what_health_tools_wrote_on_it() -> None:
+    zone = "topology.kubernetes.io/zone"
+    body = node(labels={zone: "z1", "app": "x", "autopilot.ibm.com/gpuhealth": "EVICT"}) | {
+        "spec": {"taints": [{"key": "a", "value": "1", "effect": "NoSchedule"}, {"key": "a"}, {"key": "b"}, "odd"]},
+        "status": {"conditions": [{"type": "KernelDeadlock", "status": "True"}, {"type": "Ready", "status": "True"}]},
+    }
+    found = view(body)
+    assert found.identity.labels == ((zone, "z1"),)
+    assert found.told.conditions == {"KernelDeadlock": "True", "Ready": "True"}
+    assert (found.told.taints["a"], found.told.taints["b"]) == (("1", ""), ("",))
+    assert {veto.tool for veto in vetoes("n", found.told)} == {"autopilot", "node problem detector"}
+
+
+@pytest.mark.parametrize("odd", [None, 7, "x", {}, ["x"], [None]])
+def test_taints_and_conditions_of_another_shape_tell_nothing(odd: Any) -> None:
+    found = view(node() | {"spec": {"taints": odd}, "status": {"conditions": odd}})
+    assert vetoes("n", found.told) == ()
 
 
 def test_a_pace_is_in_bytes_per_second() -> None:

@@ -56,6 +56,46 @@ class LayerStatus(Wire):
     median_bytes_per_second: int | None = None
 
 
+class StratumStatus(Wire):
+    """What the paths of one topological class carry, such as `same rack` or `other zone`."""
+
+    name: str
+    paths: int
+    measured: int
+    judged_bytes_per_second: int | None = None
+    worst: PathRate | None = None
+
+
+class SuspectStatus(Wire):
+    """What is at fault for dead or slow paths by the tests that were made, and which tests say so."""
+
+    name: str
+    settled: bool
+    """Whether tests with other partners leave nothing else to blame."""
+    paths: int
+    """Paths that it explains."""
+    tests: Text = ""
+
+
+class SharedLinkStatus(Wire):
+    """A link on which paths slow each other down: what they carry at once, and would alone."""
+
+    name: str
+    paths: int
+    together_bytes_per_second: int
+    alone_bytes_per_second: int
+
+
+class SampleStatus(Wire):
+    """What a sample of too many paths leaves out."""
+
+    paths_in_use: int
+    covered: int
+    """Paths that the evidence speaks of."""
+    never_covered: int
+    """Paths more than all sweeps can cover before the evidence of the first expires."""
+
+
 class FabricStatus(Wire):
     """The evidence that the verdict rests on."""
 
@@ -65,6 +105,14 @@ class FabricStatus(Wire):
     measured_at: AwareDatetime | None = None
     expires_at: AwareDatetime | None = None
     report: str = ""
+    sample: SampleStatus | None = None
+    """None where every path in use is measured."""
+    strata: Annotated[tuple[StratumStatus, ...], Field(max_length=32)] = ()
+    """By where the ends of a path stand to each other; empty where no label says so."""
+    suspects: Annotated[tuple[SuspectStatus, ...], Field(max_length=10)] = ()
+    """The smallest explanation of what is dead or slow."""
+    shared_links: Annotated[tuple[SharedLinkStatus, ...], Field(max_length=10)] = ()
+    """Oversubscription, as far as paths were measured at once."""
 
 
 class KVCacheStatus(Wire):
@@ -84,6 +132,14 @@ class Estimate(Wire):
     added_ttft_milliseconds: int
     queue_milliseconds: int | None = None
     budget_milliseconds: int
+    link_milliseconds: int | None = None
+    """The transfer alone at what the judged link carries."""
+    endpoint_milliseconds: int | None = None
+    """The transfer alone at what the judged KV transport carries."""
+    recompute_milliseconds: int | None = None
+    """What a worker takes to compute the prompt anew, where criteria.kvStorage says how fast it is."""
+    break_even_bytes_per_second: int | None = None
+    """The throughput below which computing the prompt anew is faster than moving its KV cache."""
     bound_by: str = ""
     outcome: Outcome = Outcome.UNKNOWN
 

@@ -158,7 +158,11 @@ def _print_table(report: Report, console: Console) -> None:
     _section(console, ("PATH", "LINK", "ENDPOINT", "NOTE"), (_path_row(line) for line in report.explanation.paths))
     if status.kv_cache:
         console.print(f"\nKV cache: {status.kv_cache.bytes_per_token} B per token ({status.kv_cache.derivation})")
-    _section(console, ("PROMPT", "KV BYTES", "ADDED TTFT", "OF IT WAITING", "BUDGET", "ESTIMATE"), _estimates(status))
+    _section(console, ESTIMATES, _estimates(status))
+    if status.longest_prompt_within_budget is not None:
+        console.print(f"\nLongest prompt within the budget: {status.longest_prompt_within_budget} tokens")
+    _section(console, ("KV STORAGE", "RECOMPUTE", "BREAK-EVEN"), _break_even(status))
+    _section(console, ("AT FAULT", "SETTLED", "TESTS"), _suspects(status))
     conditions = ((c.type, c.status.value, c.reason, c.message) for c in status.conditions if c.reason != "NotGated")
     _section(console, ("CONDITION", "STATUS", "REASON", "MESSAGE"), conditions)
     for line in report.done:
@@ -179,17 +183,38 @@ def _rate(rate: float | None) -> str:
     return "-" if rate is None else text.rate(rate)
 
 
+ESTIMATES = ("PROMPT", "KV BYTES", "LINK", "ENDPOINT", "ADDED TTFT", "OF IT WAITING", "BUDGET", "ESTIMATE")
+
+
 def _estimates(status: PoolStatus) -> Iterable[tuple[str, ...]]:
     for entry in status.estimates:
-        queue = "-" if entry.queue_milliseconds is None else text.span(entry.queue_milliseconds / 1000)
+        queue = _milliseconds(entry.queue_milliseconds)
         yield (
             f"{entry.prompt_tokens} tokens",
             text.size(entry.kv_bytes),
+            _milliseconds(entry.link_milliseconds),
+            _milliseconds(entry.endpoint_milliseconds),
             text.span(entry.added_ttft_milliseconds / 1000),
             queue,
             text.span(entry.budget_milliseconds / 1000),
             entry.outcome.value,
         )
+
+
+def _milliseconds(count: int | None) -> str:
+    return "-" if count is None else text.span(count / 1000)
+
+
+def _break_even(status: PoolStatus) -> Iterable[tuple[str, ...]]:
+    for entry in status.estimates:
+        if entry.recompute_milliseconds is not None and entry.break_even_bytes_per_second is not None:
+            rate = text.rate(entry.break_even_bytes_per_second)
+            yield f"{entry.prompt_tokens} tokens", _milliseconds(entry.recompute_milliseconds), rate
+
+
+def _suspects(status: PoolStatus) -> Iterable[tuple[str, ...]]:
+    for suspect in status.fabric.suspects if status.fabric else ():
+        yield suspect.name, "yes" if suspect.settled else "not yet", suspect.tests
 
 
 def _section(console: Console, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

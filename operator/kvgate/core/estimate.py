@@ -102,6 +102,16 @@ def _filled(uplink: Uplink, offered_bytes_per_second: float) -> float:
     return offered / uplink.aggregate_bytes_per_second if uplink.readable else math.inf
 
 
+def recompute_seconds(tokens: int, prefill_tokens_per_second: float) -> float:
+    """T / R: what a prefill worker takes for the prompt when it has nothing cached, and nobody before it."""
+    return tokens / prefill_tokens_per_second
+
+
+def break_even(kv_bytes: float, tokens: int, prefill_tokens_per_second: float) -> float:
+    """B* = bytes·R/T in bytes per second: below it, computing the prompt anew is faster than moving its KV cache."""
+    return kv_bytes * prefill_tokens_per_second / tokens
+
+
 def longest_prompt(transfer: Transfer, budget_seconds: float) -> int:
     """The longest prompt in tokens, whole blocks, whose transfer alone fits the budget; 0 when none does."""
     block = max(1, transfer.block_tokens)

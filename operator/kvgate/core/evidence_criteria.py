@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvgate.api.words import EndpointTool, Memory, Outcome, Phase
 from kvgate.core import text
-from kvgate.core.evidence import Evidence, FailureKind, NodeIdentity
+from kvgate.core.evidence import FailureKind
 from kvgate.core.findings import Concern, Finding
 from kvgate.core.judging import Case
 from kvgate.core.rates import PathRates
@@ -71,12 +71,11 @@ def evidence_fresh(case: Case) -> Finding:
 
 
 def nodes_unchanged(case: Case) -> Finding:
-    """Whether each node is still the one that was measured: a UID, boot ID or kernel not noted then voids it."""
-    then = {node.name: node for node in case.evidence.nodes} if case.evidence else {}
-    now = {node.name: node for node in case.world.nodes.identities}
-    changed = tuple(name for name in sorted(then.keys() & now.keys()) if _another(then[name], now[name]))
+    """Whether each node is still the one that was measured. Only the paths of one that is not lose their numbers."""
+    changed = case.standing.changed if case.standing else {}
     if changed:
-        what = f"node {text.listed(changed)} was replaced or rebooted since the sweep; a new sweep is due"
+        told = text.listed(tuple(f"node {name} {what}" for name, what in changed.items()))
+        what = f"since the sweep, {told}: what was measured of its paths does not count; a new sweep is due"
         return _finding("identity", Outcome.UNKNOWN, "NodeNotCovered", what)
     return _finding("identity", Outcome.PASS, "NodesUnchanged", "the nodes are those that were measured")
 
@@ -89,11 +88,6 @@ def nodes_healthy(case: Case) -> Finding:
         why = "a cordoned node is left out by itself, and the operator's nodeHealth.ignore takes a tool's word off"
         return _finding("nodeHealth", Outcome.UNKNOWN, "NodeVetoed", f"{what}; {why}")
     return _finding("nodeHealth", Outcome.PASS, "NodesNotVetoed", "no health tool speaks against a node in use")
-
-
-def _another(then: NodeIdentity, now: NodeIdentity) -> bool:
-    pairs = ((then.uid, now.uid), (then.boot_id, now.boot_id), (then.kernel, now.kernel))
-    return any(after and before != after for before, after in pairs)
 
 
 def own_nodes(case: Case) -> Finding:
@@ -110,12 +104,14 @@ def paths_covered(case: Case) -> Finding:
         return _finding("coverage", Outcome.UNKNOWN, "NotMeasured", _nothing_yet(case))
     usable = frozenset(case.world.nodes.paths)
     between = [path for path in case.fabric.paths if path.path in usable and not path.path.same_node]
-    answered = sum(1 for path in between if path.answered)
+    asked = _asked(case, between)
+    answered = sum(1 for path in asked if path.answered)
     limit = case.criteria.min_coverage
-    share = answered / len(between) if between else 0.0
-    what = f"{answered} of {len(between)} paths in use gave an answer ({text.percent(share)}), minCoverage is {limit}"
-    silent = [path for path in between if not path.answered]
-    if missing := _never_planned(case.evidence, silent):
+    share = answered / len(asked) if asked else 0.0
+    kind, of_all = ("paths in use", "") if len(asked) == len(between) else ("sampled paths", _sample_of(case, between))
+    what = f"{answered} of {len(asked)} {kind} gave an answer ({text.percent(share)}), minCoverage is {limit}{of_all}"
+    silent = [path for path in asked if not path.answered]
+    if missing := _never_planned(case, between):
         why = f"{what}; no evidence covers node {text.listed(missing)}: a new sweep is due"
         return _finding("coverage", Outcome.UNKNOWN, "NodeNotCovered", why)
     if answered and share >= limit.fraction - 1e-9:
@@ -141,12 +137,27 @@ def pods_covered(case: Case) -> Finding:
     return _finding(POD_NODES, Outcome.UNKNOWN, "NodeNotCovered", f"{what}: {why}; the pool's owner must correct it")
 
 
-def _never_planned(evidence: Evidence, silent: list[PathRates]) -> tuple[str, ...]:
-    """Nodes that came after the sweep was planned: minCoverage is a share of what was planned, and excuses none."""
-    if not silent:
+def _asked(case: Case, between: list[PathRates]) -> list[PathRates]:
+    """All paths in use; where they are more than a sweep may measure, those that one meant to."""
+    if len(between) <= case.pool.spec.fabric.schedule.max_paths or case.standing is None:
+        return between
+    planned = frozenset(case.standing.evidence.planned)
+    return [path for path in between if path.path in planned]
+
+
+def _sample_of(case: Case, between: list[PathRates]) -> str:
+    most = case.pool.spec.fabric.schedule.max_paths
+    return f"; they are a sample of {len(between)} paths in use, for schedule.maxPaths is {most}"
+
+
+def _never_planned(case: Case, between: list[PathRates]) -> tuple[str, ...]:
+    """Nodes that came after the sweep was planned, or changed since: minCoverage is a share of what was planned, and
+    excuses none."""
+    if case.standing is None or all(path.answered for path in between):
         return ()
-    planned = {node for path in evidence.planned for node in (path.source, path.destination)}
-    return tuple(sorted({node for path in silent for node in (path.path.source, path.path.destination)} - planned))
+    planned = {node for path in case.standing.evidence.planned for node in (path.source, path.destination)}
+    used = {node for path in between for node in (path.path.source, path.path.destination)}
+    return tuple(sorted(used - (planned - case.standing.changed.keys())))
 
 
 def _gap(silent: list[PathRates], what: str) -> Finding:

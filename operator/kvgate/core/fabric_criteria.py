@@ -138,6 +138,28 @@ def sharing_told(case: Case) -> Finding:
     return _finding("sharing", Outcome.PASS, "NoLinkShared", "no paths were seen to slow each other down")
 
 
+BY_RATE = frozenset({"minThroughput", "ttftBudget", "maxUtilization", "lineRate", "median", "outlier"})
+"""The criteria that a higher number could pass."""
+
+
+def starved_probes(case: Case) -> str:
+    """What is said of paths, no faster than the judged one, whose probe lacked the processor; nothing of none."""
+    judged = case.judged_bytes_per_second or 0.0
+    slow = (path for path in case.fabric.measured if (path.bytes_per_second or 0.0) <= judged)
+    told = tuple(f"path {path.path}: {s.starved}" for path in slow for s in path.samples if s.starved)
+    return text.listed(told, most=2)
+
+
+def unless_starved(finding: Finding, starved: str) -> Finding:
+    """What a probe measured without the processor that it asked for is a lower bound: enough may pass, and too little
+    fails nothing."""
+    if not starved or finding.criterion not in BY_RATE or finding.outcome is not Outcome.FAIL:
+        return finding
+    what = f"{finding.reason}, but the probe was starved ({starved}), so the path may carry more: {finding.message}"
+    why = f"{what}; the cluster's administrator must give the probe its processor, then measure again"
+    return Finding(finding.criterion, Outcome.INCONCLUSIVE, "ProbeStarved", why, finding.concern)
+
+
 def _not_measured(criterion: str) -> Finding:
     return _finding(criterion, Outcome.UNKNOWN, "NotMeasured", "no path in use has a number yet")
 

@@ -104,15 +104,17 @@ def _bad(test: PathRates, limit: float) -> bool:
     return test.unreachable is not None if rate is None else rate < limit
 
 
-def trials_of(evidence: Evidence, least_bytes_per_second: float = 0.0) -> Trials:
+def trials_of(evidence: Evidence, least_bytes_per_second: float, before: Mapping[Path, int] | None = None) -> Trials:
     """What each path carried alone, or beside others where it was never alone: who is at fault is a question to tests
-    that did not disturb each other."""
+    that did not disturb each other. `before` counts the tests of each path in sweeps before this one."""
     by_path: dict[Path, list[Sample]] = defaultdict(list)
     for sample in evidence.samples:
         by_path[sample.path].append(sample)
     alone = {path: _alone(samples) for path, samples in by_path.items()}
     rates = {path: path_rates(path, samples) for path, samples in alone.items()}
-    return Trials(rates, {path: len(samples) for path, samples in alone.items()}, least_bytes_per_second)
+    earlier = before or {}
+    tries = {path: len(samples) + earlier.get(path, 0) for path, samples in alone.items()}
+    return Trials(rates, tries, least_bytes_per_second)
 
 
 def _alone(samples: Sequence[Sample]) -> Sequence[Sample]:

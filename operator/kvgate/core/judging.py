@@ -18,6 +18,7 @@ from kvgate.core.faults_told import blame
 from kvgate.core.moments import later
 from kvgate.core.rates import Fabric, PathRates, fabric, judged, slowest
 from kvgate.core.sharing import SharedLink, shared_links, uplinks
+from kvgate.core.standing import Standing, standing
 from kvgate.core.target import TargetView
 from kvgate.core.topology import Places, places
 from kvgate.core.workers import PodRole, path_weights, pods_on_nodes
@@ -69,10 +70,23 @@ class Case:
 
     @cached_property
     def fabric(self) -> Fabric:
-        counts = self.evidence is not None and self.evidence.pool_uid == self.pool.uid
-        if self.evidence is None or not counts:
+        if self.standing is None:
             return Fabric(tuple(map(PathRates, self.paths)), self.weights)
-        return fabric(self.evidence, self.paths, self.weights)
+        return fabric(self.standing.evidence, self.paths, self.weights)
+
+    @cached_property
+    def standing(self) -> Standing | None:
+        """What counts of this sweep and of those before it; None where there is no sweep of this pool."""
+        newest, ttl = self.evidence, self.pool.spec.fabric.evidence_ttl.delta
+        if newest is None or newest.pool_uid != self.pool.uid:
+            return None
+        older = (e for e in self.world.evidence if e.run_id != newest.run_id and e.measured_at <= newest.measured_at)
+        return standing(newest, older, self.paths, self.world.nodes.identities, (self.now, ttl))
+
+    @property
+    def unanswered(self) -> tuple[Path, ...]:
+        """The paths in use that lack an answer which counts now: never measured, failed, or of a changed node."""
+        return tuple(path.path for path in self.fabric.paths if not path.answered and not path.path.same_node)
 
     @cached_property
     def numbers(self) -> tuple[Sample, ...]:
@@ -90,7 +104,9 @@ class Case:
 
     @property
     def expires_at(self) -> datetime | None:
-        return later(self.evidence.measured_at, self.pool.spec.fabric.evidence_ttl.delta) if self.evidence else None
+        """When the oldest of what counts dies."""
+        since = self.standing.since if self.standing else self.evidence.measured_at if self.evidence else None
+        return later(since, self.pool.spec.fabric.evidence_ttl.delta) if since else None
 
     @property
     def outdated(self) -> FabricStatus | None:
@@ -146,7 +162,7 @@ class Case:
     @cached_property
     def shared_links(self) -> tuple[SharedLink, ...]:
         """Links on which paths slowed each other down in the concurrent phase."""
-        return shared_links(self.evidence, self.places) if self.evidence and self.fabric.measured else ()
+        return shared_links(self.standing.evidence, self.places) if self.standing and self.fabric.measured else ()
 
     @cached_property
     def uplinks(self) -> tuple[Uplink, ...]:
@@ -173,10 +189,11 @@ class Case:
     def trials(self) -> Trials | None:
         """The tests by which parts of the fabric are accused; None where no path in use is dead, below minThroughput or
         below half of the judged one."""
-        if self.evidence is None or not (self.fabric.unreachable or self._slow):
+        if self.standing is None or not (self.fabric.unreachable or self._slow):
             return None
         least = self.criteria.min_throughput
-        return trials_of(self.evidence, least.bytes_per_second if least else 0.0)
+        limit = least.bytes_per_second if least else 0.0
+        return trials_of(self.standing.evidence, limit, self.standing.tries)
 
     @property
     def _slow(self) -> bool:

@@ -14,20 +14,27 @@ from kvgate.api.status import (
     LayerStatus,
     PathRate,
     RoutingStatus,
+    SharedLinkStatus,
+    StratumStatus,
+    SuspectStatus,
     TargetStatus,
     Verification,
 )
 from kvgate.api.words import Outcome
 from kvgate.core.benchmark_status import benchmark_status
 from kvgate.core.conditions import Turn
-from kvgate.core.estimate import Transfer, longest_prompt
+from kvgate.core.estimate import Transfer, break_even, longest_prompt, recompute_seconds
 from kvgate.core.evidence import Layer, Path
+from kvgate.core.faults import Suspect
+from kvgate.core.faults_told import explained, named
 from kvgate.core.judged import Judged
 from kvgate.core.judging import Case
 from kvgate.core.operations import Ledger
-from kvgate.core.rates import lower_percentile
+from kvgate.core.rates import PathRates, lower_percentile
+from kvgate.core.sharing import SharedLink
 from kvgate.core.split_criteria import added_ttft
 from kvgate.core.target import Switch, TargetView
+from kvgate.core.topology import UNLABELLED
 from kvgate.core.verification import remembered, resting
 from kvgate.core.world import KVKnown
 
@@ -59,6 +66,49 @@ def fabric(case: Case) -> FabricStatus | None:
         measured_at=case.evidence.measured_at,
         expires_at=case.expires_at,
         report=case.evidence.report,
+        strata=_strata(case),
+        suspects=tuple(_suspect(suspect, case) for suspect in case.suspects[:MOST_LISTED]),
+        shared_links=tuple(_shared(link) for link in case.shared_links[:MOST_LISTED]),
+    )
+
+
+MOST_LISTED = 10
+
+
+def _strata(case: Case) -> tuple[StratumStatus, ...]:
+    """What each topological class of paths carries; nothing where no label tells any apart."""
+    if not case.places.labels:
+        return ()
+    groups: dict[str, list[PathRates]] = {}
+    for path in case.fabric.paths:
+        groups.setdefault(case.places.stratum(path.path), []).append(path)
+    told = tuple(_stratum(name, paths, case) for name, paths in sorted(groups.items()))
+    return () if tuple(groups) == (UNLABELLED,) else told
+
+
+def _stratum(name: str, paths: Sequence[PathRates], case: Case) -> StratumStatus:
+    rates = [(path.path, rate) for path in paths if (rate := path.bytes_per_second) is not None]
+    weighted = [(rate, case.fabric.weight(path)) for path, rate in rates]
+    return StratumStatus(
+        name=name,
+        paths=len(paths),
+        measured=len(rates),
+        judged_bytes_per_second=_whole(lower_percentile(weighted, case.criteria.slowest_percent_of_paths)),
+        worst=_worst(rates),
+    )
+
+
+def _suspect(suspect: Suspect, case: Case) -> SuspectStatus:
+    tests = explained(suspect, case.trials) if case.trials else ""
+    return SuspectStatus(name=named(suspect), settled=suspect.settled, paths=len(suspect.bad), tests=tests)
+
+
+def _shared(link: SharedLink) -> SharedLinkStatus:
+    return SharedLinkStatus(
+        name=link.name,
+        paths=len(link.paths),
+        together_bytes_per_second=round(link.together),
+        alone_bytes_per_second=round(link.alone),
     )
 
 
@@ -115,15 +165,38 @@ def _estimate(case: Case, transfer: Transfer, tokens: int) -> Estimate:
     budget = case.criteria.ttft_budget
     wait = case.load.wait_seconds if case.load else None
     total = added_ttft(case, tokens, wait or 0.0)
+    kv_bytes, prefill = transfer.kv_bytes(tokens), _prefill_tokens_per_second(case)
     return Estimate(
         prompt_tokens=tokens,
-        kv_bytes=min(transfer.kv_bytes(tokens), LARGEST_WHOLE_NUMBER),
+        kv_bytes=min(kv_bytes, LARGEST_WHOLE_NUMBER),
         added_ttft_milliseconds=milliseconds(total),
         queue_milliseconds=None if wait is None else milliseconds(wait),
         budget_milliseconds=milliseconds(budget.seconds),
+        link_milliseconds=_alone(case, Layer.LINK, kv_bytes),
+        endpoint_milliseconds=_alone(case, Layer.ENDPOINT, kv_bytes),
+        recompute_milliseconds=None if prefill is None else milliseconds(recompute_seconds(tokens, prefill)),
+        break_even_bytes_per_second=None if prefill is None else _counted(break_even(kv_bytes, tokens, prefill)),
         bound_by=bound_by(case),
         outcome=Outcome.PASS if total <= budget.seconds else Outcome.FAIL,
     )
+
+
+def _alone(case: Case, layer: Layer, kv_bytes: int) -> int | None:
+    """Milliseconds at what one layer of the judged path carries."""
+    rates = ((path.of(layer), case.fabric.weight(path.path)) for path in case.fabric.measured)
+    known = ((rate, weight) for rate, weight in rates if rate is not None)
+    rate = lower_percentile(known, case.criteria.slowest_percent_of_paths)
+    return None if rate is None else milliseconds(kv_bytes / (rate * case.pool.spec.fabric.probe.load_derating.number))
+
+
+def _prefill_tokens_per_second(case: Case) -> float | None:
+    storage = case.pool.spec.criteria.kv_storage
+    declared = storage.reload_versus_recompute if storage else None
+    return declared.prefill_tokens_per_second if declared else None
+
+
+def _counted(value: float) -> int:
+    return min(round(value), LARGEST_WHOLE_NUMBER)
 
 
 LARGEST_WHOLE_NUMBER = 2**53

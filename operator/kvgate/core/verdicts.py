@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from kvgate.api.pool import ReloadVersusRecompute
 from kvgate.api.words import Capability, KVEvents, Outcome
 from kvgate.core import evidence_criteria as evidence
 from kvgate.core import fabric_criteria as beside
 from kvgate.core import split_criteria as split
 from kvgate.core import text
 from kvgate.core.benchmark_criteria import benchmark_won
+from kvgate.core.estimate import break_even
 from kvgate.core.findings import Concern, Finding, Verdict
 from kvgate.core.judging import Case
 from kvgate.core.target import TargetProblem
@@ -22,12 +24,16 @@ GROUNDS: tuple[Criterion, ...] = (
     evidence.evidence_readable,
     evidence.evidence_of_this_pool,
     evidence.evidence_fresh,
-    evidence.nodes_unchanged,
 )
 """Whether the evidence counts at all. While one of these does not pass, no number is judged: neither Pass nor Fail."""
 
-APART: tuple[Criterion, ...] = (evidence.nodes_healthy, evidence.own_nodes, split.kv_size_known)
-"""What is judged without evidence."""
+APART: tuple[Criterion, ...] = (
+    evidence.nodes_unchanged,
+    evidence.nodes_healthy,
+    evidence.own_nodes,
+    split.kv_size_known,
+)
+"""What is judged without numbers."""
 
 NUMBERS: tuple[Criterion, ...] = (
     evidence.paths_reachable,
@@ -64,7 +70,8 @@ def routing(case: Case) -> tuple[Finding, ...]:
 
 
 def reload_beats_recompute(case: Case) -> Finding:
-    """Reload pays only above B* = KV bytes per token × prefill tokens per second; typed numbers are never a Pass."""
+    """Reload pays only above B* = KV bytes × prefill tokens per second / tokens, at each prompt size; typed numbers are
+    never a Pass."""
     criteria, kv = case.pool.spec.criteria.kv_storage, case.world.kv
     declared = criteria.reload_versus_recompute if criteria else None
     if declared is None:
@@ -72,16 +79,27 @@ def reload_beats_recompute(case: Case) -> Finding:
         return Finding("reloadVersusRecompute", Outcome.UNKNOWN, "NotDeclared", what, Concern.STORAGE)
     if not isinstance(kv, KVKnown):
         return split.kv_size_known(case)
-    if kv.bytes_per_token <= 0:
+    prompts = case.pool.spec.workload.prompts
+    sizes = {prompt.tokens: kv.size.bytes_for(prompt.tokens, 1) for prompt in prompts}
+    if kv.bytes_per_token <= 0 or min(sizes.values()) <= 0:
         what = "0 KV bytes per token would let any storage pass; supply spec.model.kvCache.bytesPerToken"
         return Finding("reloadVersusRecompute", Outcome.UNKNOWN, "KVBytesUnknown", what, Concern.STORAGE)
-    break_even = kv.bytes_per_token * declared.prefill_tokens_per_second
-    storage = declared.storage_throughput
-    what = f"storage is declared at {storage}, break-even is {text.rate(break_even)}"
-    if storage.bytes_per_second <= break_even:
+    return _reload(declared, sizes)
+
+
+def _reload(declared: ReloadVersusRecompute, sizes: Mapping[int, int]) -> Finding:
+    """`sizes` are the KV bytes of each prompt size."""
+    storage, speed = declared.storage_throughput, declared.prefill_tokens_per_second
+    limits = {tokens: break_even(count, tokens, speed) for tokens, count in sorted(sizes.items())}
+    told = text.listed(tuple(f"{text.rate(limit)} at {tokens} tokens" for tokens, limit in limits.items()))
+    what = f"storage is declared at {storage}, break-even is {told}"
+    slower = tuple(str(tokens) for tokens, limit in limits.items() if storage.bytes_per_second <= limit)
+    if len(slower) == len(limits):
         return Finding("reloadVersusRecompute", Outcome.FAIL, "RecomputeIsFaster", what, Concern.STORAGE)
-    said = f"{what}: declared, not measured; an approver may accept it"
-    return Finding("reloadVersusRecompute", Outcome.INCONCLUSIVE, "Declared", said, Concern.STORAGE)
+    reason = "RecomputeIsFasterForSome" if slower else "Declared"
+    also = f"; prompts of {text.listed(slower)} tokens are computed anew faster" if slower else ""
+    said = f"{what}{also}; declared, not measured: an approver may accept it"
+    return Finding("reloadVersusRecompute", Outcome.INCONCLUSIVE, reason, said, Concern.STORAGE)
 
 
 KV_STORAGE: tuple[Criterion, ...] = (reload_beats_recompute,)
@@ -94,9 +112,13 @@ def disaggregation(case: Case) -> tuple[Finding, ...]:
 
 
 def _numbers(case: Case) -> tuple[Finding, ...]:
-    """Numbers of another transport than the workers use neither pass nor fail anything."""
+    """Numbers of another transport than the workers use neither pass nor fail anything; those of a probe that lacked
+    the processor fail nothing."""
     kind = evidence.same_thing_measured(case)
-    return (kind,) if kind.reason == "Unmeasured" else _each(NUMBERS, case)
+    if kind.reason == "Unmeasured":
+        return (kind,)
+    starved = beside.starved_probes(case)
+    return tuple(beside.unless_starved(finding, starved) for finding in _each(NUMBERS, case))
 
 
 TABLES: Mapping[Capability, Callable[[Case], tuple[Finding, ...]]] = {

@@ -1,0 +1,82 @@
+"""What still stands of what was measured: the newest sweep, and older ones for paths that it left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from kvgate.core.evidence import Evidence, NodeIdentity, Path
+from kvgate.core.moments import later
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The samples that count now, as one evidence; `since` is when the oldest sweep among them ended.
+
+    `changed` are the nodes that are not what they were when the newest sweep measured them, each with what changed:
+    nothing that was measured of their paths counts. `tries` counts the samples of each path in older sweeps.
+    """
+
+    evidence: Evidence
+    since: datetime
+    changed: Mapping[str, str]
+    tries: Mapping[Path, int]
+
+
+def standing(
+    newest: Evidence,
+    older: Iterable[Evidence],
+    paths: Iterable[Path],
+    nodes: Iterable[NodeIdentity],
+    dies: tuple[datetime, timedelta],
+) -> Standing:
+    """What counts of these sweeps for paths between these nodes at a moment, `dies[0]`, when each lives `dies[1]`.
+
+    A path that the newest sweep meant to measure counts by it alone, also where it gave no number. Older sweeps, the
+    newer first, fill in what it left out: while they live, and for nodes that are still what they were.
+    """
+    now, samples, planned, since = tuple(nodes), list(newest.samples), list(newest.planned), newest.measured_at
+    changed = changes(newest.nodes, now)
+    missing, tries = set(paths).difference(newest.planned), dict[Path, int]()
+    for sweep in older:
+        if sweep.pool_uid != newest.pool_uid or dies[0] >= later(sweep.measured_at, dies[1]):
+            continue
+        gone = changes(sweep.nodes, now).keys() | changes(sweep.nodes, newest.nodes).keys()
+        filled = {path for path in missing.intersection(sweep.planned) if not touches(path, gone)}
+        samples += [sample for sample in sweep.samples if sample.path in filled]
+        for sample in sweep.samples:
+            if not touches(sample.path, gone):
+                tries[sample.path] = tries.get(sample.path, 0) + 1
+        planned, since = [*planned, *sorted(filled)], sweep.measured_at if filled else since
+        missing -= filled
+    sound = tuple(sample for sample in samples if not touches(sample.path, changed)) if changed else tuple(samples)
+    return Standing(replace(newest, samples=sound, planned=tuple(planned)), since, changed, tries)
+
+
+def touches(path: Path, nodes: Iterable[str]) -> bool:
+    """Whether an end of the path is among these."""
+    return path.source in nodes or path.destination in nodes
+
+
+def changes(then: Iterable[NodeIdentity], now: Iterable[NodeIdentity]) -> Mapping[str, str]:
+    """The nodes that are not what they were, each with what changed first; of what either did not tell, nothing is
+    said, but for a UID, boot ID or kernel that was not noted then and is known now."""
+    before = {node.name: node for node in then}
+    told = ((node.name, _changed(before[node.name], node)) for node in now if node.name in before)
+    return {name: what for name, what in sorted(told) if what}
+
+
+def _changed(then: NodeIdentity, now: NodeIdentity) -> str:
+    always = (
+        (then.uid, now.uid, "replaced"),
+        (then.boot_id, now.boot_id, "rebooted"),
+        (then.kernel, now.kernel, "has another kernel"),
+    )
+    if what := next((what for before, after, what in always if after and before != after), ""):
+        return what
+    if then.labels and now.labels and then.labels != now.labels:
+        return "stands elsewhere by its labels"
+    known = ((then.driver, now.driver, "driver"), (then.firmware, now.firmware, "firmware"), (then.mtu, now.mtu, "MTU"))
+    differs = (what for before, after, what in known if before and after and before != after)
+    return next((f"has another {what} on its interface" for what in differs), "")
