@@ -4,27 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import product
+from operator import attrgetter
 
 from kvgate.core.evidence import Path
+from kvgate.probe.painting import Edge, painted
 
-Edge = tuple[str, str]
 Rounds = tuple[tuple[Path, ...], ...]
+
+
+def in_order(paths: Iterable[Path]) -> list[Path]:
+    """As `sorted`, without a comparison of two paths in Python for each step."""
+    return sorted(paths, key=attrgetter("source", "destination"))
 
 
 def rounds_between(prefill: Iterable[str], decode: Iterable[str]) -> Rounds:
     """Every path from a prefill node to another decode node, once.
 
     max(P, D) rounds where no node has both roles (the fewest possible); the circle method, once for each
-    direction, where all have both; at most Δ + 1 rounds where some have, Δ being the busiest node's tests.
+    direction, where all have both; as `rounds_of` where some have.
     """
     sources, destinations = sorted(set(prefill)), sorted(set(decode))
-    both = sorted(set(sources) & set(destinations))
-    if not both:
+    if not set(sources) & set(destinations):
         return _bipartite(sources, destinations)
     if sources == destinations:
-        circle = [_paths(edges) for edges in circle_rounds(both)]
-        return tuple(direction for edges in circle for direction in (edges, _reversed(edges)) if edges)
-    return _mixed(sources, destinations, both)
+        return _circle(sources)
+    return rounds_of(Path(a, b) for a, b in product(sources, destinations) if a != b)
+
+
+def rounds_of(paths: Iterable[Path]) -> Rounds:
+    """Each of these paths once, a node never twice in a round; Δ is the number of tests of the busiest node.
+
+    Exactly Δ rounds where no node has both roles (Kőnig), at most Δ + 1 where no two nodes have paths both ways
+    (Vizing), and at most Δ + 2 where some have, which an odd number of nodes that all have needs.
+    """
+    wanted = in_order({path for path in paths if not path.same_node})
+    sources, destinations = sorted({p.source for p in wanted}), sorted({p.destination for p in wanted})
+    apart = not set(sources) & set(destinations)
+    if apart and len(wanted) == len(sources) * len(destinations):
+        return _bipartite(sources, destinations)
+    if sources == destinations and len(wanted) == len(sources) * (len(sources) - 1):
+        return _circle(sources)
+    return _coloured(wanted, sources, destinations) if wanted else ()
 
 
 def _bipartite(sources: Sequence[str], destinations: Sequence[str]) -> Rounds:
@@ -37,7 +57,13 @@ def _bipartite(sources: Sequence[str], destinations: Sequence[str]) -> Rounds:
     return tuple(tuple(Path(a, b) if straight else Path(b, a) for a, b in edges) for edges in shifted)
 
 
-def circle_rounds(nodes: Sequence[str]) -> list[list[Edge]]:
+def _circle(nodes: Sequence[str]) -> Rounds:
+    there = [tuple(Path(a, b) for a, b in edges) for edges in circle_rounds(nodes)]
+    back = (tuple(Path(path.destination, path.source) for path in paths) for paths in there)
+    return tuple(paths for pair in zip(there, back, strict=True) for paths in pair if paths)
+
+
+def circle_rounds(nodes: Sequence[str]) -> list[list[tuple[str, str]]]:
     """Each pair of nodes once: n - 1 rounds for an even number of nodes, n for an odd one.
 
     Round-robin by the circle method: one seat stands still and the others turn; an odd number leaves the
@@ -53,114 +79,17 @@ def circle_rounds(nodes: Sequence[str]) -> list[list[Edge]]:
     return rounds
 
 
-def _mixed(sources: Sequence[str], destinations: Sequence[str], both: Sequence[str]) -> Rounds:
-    """One direction between the nodes with both roles by the circle method, all the rest by Vizing's theorem.
+def _coloured(wanted: Sequence[Path], sources: Sequence[str], destinations: Sequence[str]) -> Rounds:
+    """The edges are given diagonal by diagonal, which leaves little to repaint where most paths are wanted."""
+    places = {name: place for place, name in enumerate(dict.fromkeys((*sources, *destinations)))}
+    names, apart = list(places), not set(sources) & set(destinations)
+    shift = len(sources) if apart else 0
+    width = max(len(sources), len(destinations)) if apart else len(names) | 1
 
-    With an odd number of them each circle round leaves one idle: it meets a node with one role, in turn, which
-    takes one off the degree of every node with both and so keeps the sum at Δ + 1.
-    """
-    paths = {Path(a, b) for a, b in product(sources, destinations) if a != b}
-    single = _alternate(sorted(set(sources) - set(both)), sorted(set(destinations) - set(both)))
-    circle: list[tuple[Path, ...]] = []
-    for number, edges in enumerate(circle_rounds(both)):
-        idle = set(both) - {node for edge in edges for node in edge}
-        extra = [_planned(paths, node, single[number % len(single)]) for node in idle] if len(both) > 1 else []
-        circle.append((*_paths(edges), *extra))
-    rest = paths - {path for paths_of_round in circle for path in paths_of_round}
-    coloured = colour([(path.source, path.destination) for path in sorted(rest)])
-    return tuple(r for r in (*circle, *(_paths(edges) for edges in coloured)) if r)
+    def diagonal(edge: Edge) -> tuple[int, bool, int]:
+        a, b = edge
+        return ((b - shift - a) % width, False, a) if apart else ((a + b) % width, a > b, min(a, b))
 
-
-def _planned(paths: set[Path], one: str, other: str) -> Path:
-    return Path(one, other) if Path(one, other) in paths else Path(other, one)
-
-
-def _alternate(one: Sequence[str], other: Sequence[str]) -> list[str]:
-    shared = min(len(one), len(other))
-    mixed = [name for pair in zip(one, other, strict=False) for name in pair]
-    return [*mixed, *one[shared:], *other[shared:]]
-
-
-def _paths(edges: Iterable[Edge]) -> tuple[Path, ...]:
-    return tuple(Path(a, b) for a, b in edges)
-
-
-def _reversed(paths: Iterable[Path]) -> tuple[Path, ...]:
-    return tuple(Path(path.destination, path.source) for path in paths)
-
-
-def colour(edges: Sequence[Edge]) -> list[list[Edge]]:
-    """The edges of a simple graph in at most Δ + 1 classes without a shared node (Misra and Gries, 1992)."""
-    painting = _Painting(edges)
-    for edge in edges:
-        painting.paint(*edge)
-    return painting.classes()
-
-
-class _Painting:
-    """Colours given so far: `at[node][colour]` is the neighbour that the colour leads to."""
-
-    def __init__(self, edges: Sequence[Edge]) -> None:
-        self._edges = edges
-        self.at: dict[str, dict[int, str]] = {node: {} for edge in edges for node in edge}
-        degree = {node: sum(node in edge for edge in edges) for node in self.at}
-        self._palette = range(max(degree.values(), default=0) + 1)
-
-    def paint(self, node: str, neighbour: str) -> None:
-        fan = self._fan(node, neighbour)
-        c, d = self._free(node), self._free(fan[-1])
-        self._invert(node, c, d)
-        kept = self._rotatable(node, fan, d)
-        self._rotate(node, kept)
-        self._set(node, kept[-1], d)
-
-    def classes(self) -> list[list[Edge]]:
-        by_colour: dict[int, list[Edge]] = {}
-        for a, b in self._edges:
-            by_colour.setdefault(self._colour(a, b), []).append((a, b))
-        return [by_colour[c] for c in sorted(by_colour)]
-
-    def _free(self, node: str) -> int:
-        return next(c for c in self._palette if c not in self.at[node])
-
-    def _colour(self, a: str, b: str) -> int:
-        return next(c for c, other in self.at[a].items() if other == b)
-
-    def _fan(self, node: str, first: str) -> list[str]:
-        fan, waiting = [first], dict(self.at[node])
-        while True:
-            step = next((c for c in waiting if c not in self.at[fan[-1]]), None)
-            if step is None:
-                return fan
-            fan.append(waiting.pop(step))
-
-    def _invert(self, node: str, c: int, d: int) -> None:
-        """Swaps the two colours along the path that leaves `node` by d."""
-        trail, at, colour_now = [], node, d
-        while colour_now in self.at[at]:
-            onward = self.at[at][colour_now]
-            trail.append((at, onward, colour_now))
-            at, colour_now = onward, c if colour_now == d else d
-        for a, b, old in trail:
-            del self.at[a][old], self.at[b][old]
-        for a, b, old in trail:
-            self._set(a, b, c if old == d else d)
-
-    def _rotatable(self, node: str, fan: Sequence[str], d: int) -> list[str]:
-        """The shortest prefix of the fan that is still a fan and whose end has d free."""
-        for end, leaf in enumerate(fan):
-            if end and self._colour(node, leaf) in self.at[fan[end - 1]]:
-                break
-            if d not in self.at[leaf]:
-                return list(fan[: end + 1])
-        raise AssertionError("a fan always has such a prefix")
-
-    def _rotate(self, node: str, fan: Sequence[str]) -> None:
-        colours = [self._colour(node, leaf) for leaf in fan[1:]]
-        for leaf, old in zip(fan[1:], colours, strict=True):
-            del self.at[node][old], self.at[leaf][old]
-        for leaf, new in zip(fan, colours, strict=False):
-            self._set(node, leaf, new)
-
-    def _set(self, a: str, b: str, c: int) -> None:
-        self.at[a][c], self.at[b][c] = b, a
+    edges = sorted(((places[path.source], places[path.destination]) for path in wanted), key=diagonal)
+    rounds = painted(edges, len(names), two_sided=apart)
+    return tuple(tuple(Path(names[a], names[b]) for a, b in edges) for edges in rounds)

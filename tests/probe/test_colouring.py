@@ -1,0 +1,127 @@
+"""Rounds of any set of paths: every path once, no node twice in a round, and as few rounds as theory allows."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import combinations, product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvgate.core.evidence import Path
+from kvgate.probe.colouring import rounds_between, rounds_of
+
+NODES = [f"n{number:02}" for number in range(64)]
+
+
+def busiest(paths: Iterable[Path]) -> int:
+    counts = Counter(node for path in paths for node in (path.source, path.destination))
+    return max(counts.values(), default=0)
+
+
+def check(rounds: Sequence[Sequence[Path]], wanted: set[Path]) -> None:
+    """Knows nothing of how rounds are made: each path once, and a node at most once in a round."""
+    planned = [path for paths in rounds for path in paths]
+    assert len(planned) == len(wanted)
+    assert set(planned) == wanted
+    for paths in rounds:
+        nodes = [node for path in paths for node in (path.source, path.destination)]
+        assert nodes
+        assert len(nodes) == len(set(nodes))
+
+
+def drawn(paths: list[Path], share: float, seed: int) -> set[Path]:
+    return set(random.Random(seed).sample(paths, round(share * len(paths))))
+
+
+def ways(sources: Iterable[str], destinations: Iterable[str]) -> list[Path]:
+    return [Path(a, b) for a, b in product(sources, destinations) if a != b]
+
+
+SIZES = st.integers(min_value=1, max_value=32)
+SHARES, SEEDS = st.floats(min_value=0, max_value=1), st.integers(min_value=0, max_value=10_000)
+
+
+@settings(deadline=None, max_examples=150)
+@given(prefill=SIZES, decode=SIZES, share=SHARES, seed=SEEDS)
+def test_two_sides_take_exactly_as_many_rounds_as_the_busiest_node_has_tests(
+    prefill: int, decode: int, share: float, seed: int
+) -> None:
+    wanted = drawn(ways(NODES[:prefill], NODES[32 : 32 + decode]), share, seed)
+    rounds = rounds_of(wanted)
+    check(rounds, wanted)
+    assert len(rounds) == busiest(wanted)
+
+
+@settings(deadline=None, max_examples=150)
+@given(nodes=st.integers(min_value=2, max_value=40), share=SHARES, seed=SEEDS)
+def test_one_way_between_any_nodes_takes_one_round_more_at_most(nodes: int, share: float, seed: int) -> None:
+    wanted = drawn([Path(a, b) for a, b in combinations(NODES[:nodes], 2)], share, seed)
+    rounds = rounds_of(wanted)
+    check(rounds, wanted)
+    assert len(rounds) <= busiest(wanted) + 1
+
+
+@settings(deadline=None, max_examples=100)
+@given(nodes=st.integers(min_value=2, max_value=32), share=SHARES, seed=SEEDS)
+def test_both_ways_between_any_nodes_take_two_rounds_more_at_most(nodes: int, share: float, seed: int) -> None:
+    wanted = drawn(ways(NODES[:nodes], NODES[:nodes]), share, seed)
+    rounds = rounds_of(wanted)
+    check(rounds, wanted)
+    assert len(rounds) <= busiest(wanted) + 2
+
+
+@settings(deadline=None, max_examples=150)
+@given(nodes=st.integers(min_value=2, max_value=9), share=SHARES, seed=SEEDS)
+def test_the_second_further_round_is_taken_only_where_an_odd_group_cannot_do_without(
+    nodes: int, share: float, seed: int
+) -> None:
+    wanted = drawn(ways(NODES[:nodes], NODES[:nodes]), share, seed)
+    assert len(rounds_of(wanted)) <= max(busiest(wanted) + 1, crowded(wanted, NODES[:nodes]))
+
+
+def crowded(paths: set[Path], nodes: Sequence[str]) -> int:
+    """The rounds that no schedule undercuts: of an odd group of nodes one always stands idle."""
+    groups = (set(group) for size in range(3, len(nodes) + 1, 2) for group in combinations(nodes, size))
+    return max((-(-sum({p.source, p.destination} <= g for p in paths) // (len(g) // 2)) for g in groups), default=0)
+
+
+@pytest.mark.parametrize("both", range(1, 12))
+def test_nodes_with_both_roles_beside_some_with_one_take_one_round_more_at_most(both: int) -> None:
+    for prefill, decode in product(range(5), range(5)):
+        sources, destinations = NODES[: both + prefill], [*NODES[:both], *NODES[40 : 40 + decode]]
+        wanted = set(ways(sources, destinations))
+        rounds = rounds_between(sources, destinations)
+        check(rounds, wanted)
+        odd_circle = not prefill and not decode and both % 2
+        assert len(rounds) <= busiest(wanted) + (2 if odd_circle else 1)
+
+
+@pytest.mark.parametrize("nodes", range(1, 65))
+def test_a_complete_graph_takes_the_circle_in_each_direction(nodes: int) -> None:
+    rounds = rounds_between(NODES[:nodes], NODES[:nodes])
+    check(rounds, set(ways(NODES[:nodes], NODES[:nodes])))
+    assert len(rounds) == (0 if nodes == 1 else 2 * (nodes - 1 + nodes % 2))
+
+
+@pytest.mark.parametrize("missing", [0, 1, 999])
+def test_a_thousand_by_a_thousand_take_a_thousand_rounds(missing: int) -> None:
+    """The whole matrix, and what is left of it once a few paths need no test."""
+    prefill, decode = [f"p{n:03}" for n in range(1000)], [f"d{n:03}" for n in range(1000)]
+    wanted = set(ways(prefill, decode)[missing:])
+    rounds = rounds_of(wanted)
+    check(rounds, wanted)
+    assert len(rounds) == 1000
+
+
+def test_rounds_do_not_depend_on_the_order_of_the_paths() -> None:
+    wanted = sorted(drawn(ways(NODES[:20], NODES[10:40]), 0.4, seed=7))
+    assert rounds_of(wanted) == rounds_of(reversed(wanted)) == rounds_of([*wanted, *wanted])
+
+
+def test_a_path_from_a_node_to_itself_is_in_no_round() -> None:
+    assert rounds_of([Path("a", "a"), Path("a", "b")]) == ((Path("a", "b"),),)
+    assert rounds_of([Path("a", "a")]) == ()
