@@ -76,6 +76,20 @@ def test_the_apply_carries_identity_and_the_named_entries_alone() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "names", [["Frontend", "PrefillWorker", "DecodeWorker"], ["DecodeWorker", "PrefillWorker", "Frontend"]]
+)
+def test_the_apply_names_components_in_the_order_of_the_deployment(names: list[str]) -> None:
+    """The API server takes the order of a list from who applied last."""
+    document = live()
+    spec = cast("Node", document["spec"])
+    held = {cast("str", one["name"]): one for one in cast("list[Node]", spec["components"])}
+    spec["components"] = [held[name] for name in names]
+    patch = apply_patch(target_of(document), enable(steps_of(document, SPLIT)))
+    written = cast("list[Node]", cast("Node", patch["spec"])["components"])
+    assert [one["name"] for one in written] == [name for name in names if name != "Frontend"]
+
+
 def test_each_capability_has_a_field_manager_of_its_own() -> None:
     assert [field_manager(capability) for capability in Capability] == ["kvgate-routing", "kvgate-split", ""]
 

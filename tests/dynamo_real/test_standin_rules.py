@@ -46,6 +46,13 @@ def test_what_makes_a_new_generation_of_all_workers(change: Callable[[Document],
     assert spaces == {f"default-qwen-{graph.worker_hash}"}
 
 
+def test_the_order_of_the_components_is_no_part_of_the_hash() -> None:
+    """A server-side apply that names two of them may change it; the operator hashes workers by their names."""
+    document = deployment("qwen")
+    document["spec"]["components"].reverse()
+    assert read_graph(document).worker_hash == ORIGINAL.worker_hash
+
+
 def test_a_change_that_is_taken_back_has_its_old_hash() -> None:
     document = deployment("qwen")
     set_modes(document["spec"], "prefill", "decode")

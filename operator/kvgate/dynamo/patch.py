@@ -54,7 +54,7 @@ def apply_patch(target: Target, change: Change) -> dict[str, object]:
         "apiVersion": V1BETA1,
         "kind": KIND,
         "metadata": {key: held for key, held in identity.items() if held},
-        "spec": {"components": [_component_patch(name, change) for name in _components(change.writes)]},
+        "spec": {"components": [_component_patch(name, change) for name in _components(target, change.writes)]},
     }
 
 
@@ -117,8 +117,10 @@ def _carry_out(document: dict[str, object], ref: Step | EnvRef) -> ApplyProblem 
     return _set_entry(main, ref) if isinstance(ref, Step) else _drop_entry(main, ref)
 
 
-def _components(writes: tuple[Step, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(step.component for step in writes))
+def _components(target: Target, writes: tuple[Step, ...]) -> tuple[str, ...]:
+    """In the deployment's own order: an apply gives the list the order in which it names its entries."""
+    order = {component.name: place for place, component in enumerate(target.components)}
+    return tuple(sorted({step.component for step in writes}, key=lambda name: order.get(name, len(order))))
 
 
 def _component_patch(name: str, change: Change) -> dict[str, object]:

@@ -97,8 +97,10 @@ class Graph:
 
     @property
     def worker_hash(self) -> str:
-        """Over all worker components together, so that a change of one rolls them all; numbers of pods do not count."""
-        return digest([component.inputs for component in self.components if component.worker])
+        """Over all worker components together, so that a change of one rolls them all. Numbers of pods do not count,
+        nor does the order of the list, which a server-side apply of some of them changes."""
+        workers = sorted((component for component in self.components if component.worker), key=lambda held: held.name)
+        return digest([component.inputs for component in workers])
 
     def generation_of(self, component: Component) -> str:
         """A worker's is that of all workers; another component's is its own, and no namespace follows from it."""
