@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -95,6 +97,19 @@ def test_pods_and_what_they_publish_can_be_read_and_follow_a_switch(served: Serv
     assert load.outages() == [], load.told()
     assert len(load.raced()) <= 1, load.told()
     assert load.so_far()[-1].answer.split
+
+
+def test_a_worker_that_began_anew_in_its_pod_publishes_what_it_is_now_alone(served: Served, stage: Stage) -> None:
+    stage.until(lambda: len(served.metadata()) == 2, "both workers to publish")
+    pod = next(one for one in served.runtime.pods_of(served.name) if not one.batch.component.frontend)
+    assert pod.running is not None
+
+    def instances() -> set[int | None]:
+        return {card.instance for told in served.metadata() if told.pod == pod.name for card in told.cards}
+
+    before = instances()
+    os.kill(pod.running.process.pid, signal.SIGKILL)
+    stage.until(lambda: len(instances()) == 1 and instances().isdisjoint(before), "its new card alone")
 
 
 def named(name: str) -> dict[str, object]:

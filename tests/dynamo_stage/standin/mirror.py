@@ -1,7 +1,8 @@
 """Shows local pods in a real API server as what a cluster would show: Pod objects and what each worker publishes.
 
 A DynamoWorkerMetadata holds what the worker really wrote into file discovery, under the names that Kubernetes discovery
-uses. No kubelet stands behind the nodes that are named: a test makes these itself.
+uses; what a container published before it began anew is gone with it. No kubelet stands behind the nodes that are
+named: a test makes these itself.
 """
 
 from __future__ import annotations
@@ -98,7 +99,8 @@ class ApiMirror(Turning):
         }
         where = (METADATA[0], METADATA[1], key[0], METADATA[2])
         if key in self.published:
-            self._custom.patch_namespaced_custom_object(*where, key[1], body)
+            merged = {part: {**_gone(held, data[part]), **data[part]} for part, held in self.published[key].items()}
+            self._custom.patch_namespaced_custom_object(*where, key[1], {"spec": {"data": merged}})
         else:
             self._custom.create_namespaced_custom_object(*where, body)
         self.published[key] = data
@@ -186,6 +188,11 @@ def _written(discovery: Path) -> Iterator[tuple[str, str, str]]:
                 yield part, unquote(path.name), path.read_text("utf-8")
             except OSError:
                 continue
+
+
+def _gone(held: Mapping[str, object], kept: Mapping[str, object]) -> dict[str, None]:
+    """What a merge patch takes away."""
+    return dict.fromkeys(key for key in held if key not in kept)
 
 
 def worker_metadata(written: Sequence[tuple[str, str, str]], address: str) -> Document:
