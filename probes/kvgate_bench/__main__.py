@@ -1,6 +1,7 @@
 """`python3 -m kvgate_bench run --plan FILE`: sends the load of an A/B; JSON lines on stdout.
 
-Exit codes: 0 told to the end (an aborted A/B has been told too), 2 usage or unreadable plan or trace,
+Exit codes: 0 told to the end (an aborted A/B has been told too), 2 usage, or a plan or trace that cannot be used (the
+latter has been told too),
 143 ended by SIGTERM after telling so.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import signal
 import sys
 from pathlib import Path
@@ -28,11 +30,16 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         plan = decode_plan(options.plan.read_text(encoding="utf-8"))
-        requests = _requests(plan, options.trace)
     except (OSError, UnicodeDecodeError) as error:
-        return _fail(f"plan or trace: {getattr(error, 'strerror', None) or 'cannot be read'}", options.termination_log)
-    except (WireError, TraceError) as error:
+        return _fail(f"plan: {getattr(error, 'strerror', None) or 'cannot be read'}", options.termination_log)
+    except WireError as error:
         return _fail(str(error), options.termination_log)
+    try:
+        requests = _requests(plan, options.trace)
+    except (OSError, TraceError) as error:
+        why = str(error) if isinstance(error, TraceError) else f"trace: {error.strerror or 'cannot be read'}"
+        print(encode_ending(plan.run_id, Ending(aborted=why)), flush=True)
+        return _fail(why, options.termination_log)
     ending = asyncio.run(_run(plan, requests))
     print(encode_ending(plan.run_id, ending), flush=True)
     _leave(options.termination_log, ending.aborted or "told to the end")
@@ -49,6 +56,8 @@ def _requests(plan: Plan, trace: Path | None) -> tuple[tuple[Due, ...], ...]:
         raise TraceError("the plan asks for a trace and none was given")
     with trace.open("rb") as file:
         raw = file.read(MOST_BYTES + 1)
+    if plan.trace_digest not in {"", hashlib.sha256(raw).hexdigest()}:
+        raise TraceError("the trace is not the one that the A/B was planned for: its ConfigMap was changed meanwhile")
     return workload.requests_of(plan, read_trace(raw, plan.blocks * plan.requests_per_run))
 
 

@@ -75,6 +75,8 @@ class Plan:
     workers: int = 0
     """How many should be registered before it begins; 0 where that is not known."""
     ready_seconds: float = 180.0
+    trace_digest: str = ""
+    """SHA-256 of the trace in hex; another one is refused. Empty where it is not known."""
 
     def url(self, arm: str) -> str:
         return self.kv if arm == KV else self.round_robin
@@ -185,6 +187,7 @@ def decode_plan(text: str) -> Plan:
         on_live=reader.flag("on_live"),
         workers=reader.whole("workers", most=10_000),
         ready_seconds=reader.number("ready_seconds", above=0, most=3600),
+        trace_digest=reader.text("trace_digest"),
     )
     if plan.workload == BUILT_IN and (
         not plan.prompts or min(plan.prompts) < 2 * plan.block_tokens or not plan.family_size

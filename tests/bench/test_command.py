@@ -26,18 +26,34 @@ def started(folder: Path, asked: Plan, *words: str) -> subprocess.Popen[str]:
     [
         pytest.param(plan(workload=TRACE), (), "the plan asks for a trace", id="no trace"),
         pytest.param(plan(workload=TRACE), ("--trace", "/nowhere"), "No such file", id="a trace that is not there"),
+        pytest.param(
+            plan(workload=TRACE, trace_digest="0" * 64),
+            ("--trace", __file__),
+            "its ConfigMap was changed meanwhile",
+            id="another trace than was planned for",
+        ),
         pytest.param(plan(cache_blocks=50), (), "more than 20%", id="a workload that does not fit"),
-        pytest.param(plan(blocks=1), (), "blocks must be", id="a plan of one block"),
     ],
 )
-def test_what_cannot_be_run_is_refused_with_a_reason(
+def test_a_workload_that_cannot_be_sent_is_told_as_an_ab_that_was_aborted(
     tmp_path: Path, asked: Plan, words: tuple[str, ...], said: str
 ) -> None:
     process = started(tmp_path, asked, *words)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (2, "")
+    ending = decode_log(out, "ab1").ending
+    assert process.returncode == 2
+    assert ending is not None
+    assert said in ending.aborted
     assert said in err
     assert said in (tmp_path / "last").read_text()
+
+
+def test_a_plan_that_cannot_be_kept_is_refused_with_a_reason(tmp_path: Path) -> None:
+    process = started(tmp_path, plan(blocks=1))
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (2, "")
+    assert "blocks must be" in err
+    assert "blocks must be" in (tmp_path / "last").read_text()
 
 
 def test_frontends_that_never_serve_end_it_and_it_says_so(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from kvgate.api.words import Capability, Outcome
-from kvgate.core.ab.evidence import BenchmarkEvidence, Provenance, Subject
+from kvgate.core.ab.evidence import BenchmarkEvidence, Provenance, Subject, TraceSeen
 from kvgate.core.ab.experiment import Arm, Experiment, Workload
 from kvgate.core.benchmark_criteria import benchmark_won, chosen
 from kvgate.core.digests import digest
@@ -26,7 +26,7 @@ SUBJECT = Subject("target-uid", digest(PROJECTION), "agg")
 SOUND = experiment()
 SLOW = but(Arm.KV, slower(1.8))
 VOID = replace(SOUND, aborted="live p99 TTFT rose by 12 %")
-STAGING = {"criteria.routing": {"benchmark": {"targetRef": {"name": "staging"}}}}
+STAGING: dict[str, object] = {"criteria.routing": {"benchmark": {"targetRef": {"name": "staging"}}}}
 
 
 def ab(found: Experiment = SOUND, age: timedelta = timedelta(hours=1), **changes: object) -> BenchmarkEvidence:
@@ -54,6 +54,12 @@ def view(**changes: object) -> TargetView:
     return replace(plain, **changes)  # type: ignore[arg-type]
 
 
+OF_TRACE = replace(SUBJECT, workload="a" * 64)
+TRACED: dict[str, object] = {
+    "criteria.routing": {
+        "benchmark": {"targetRef": {"name": "staging"}, "trace": {"configMapKeyRef": {"name": "t", "key": "k"}}}
+    }
+}
 OTHER_PLAN = {Capability.ROUTING: Toggle(Switch.OFF, projection='{"image":"vllm:2"}')}
 STEP = (ToggleStep("Frontend", "DYN_ROUTER_MODE", "kv"),)
 HELD_ON = {Capability.ROUTING: Toggle(Switch.ON, STEP, projection=PROJECTION)}
@@ -88,6 +94,28 @@ ON = {Capability.ROUTING: Toggle(Switch.ON, projection=PROJECTION)}
         pytest.param(
             seen(ab(age=-timedelta(minutes=2))), Outcome.ERROR, ["BenchmarkFromTheFuture"], id="one from the future"
         ),
+        pytest.param(
+            seen(ab(subject=OF_TRACE), spec=TRACED, trace=TraceSeen("b" * 64)),
+            Outcome.UNKNOWN,
+            ["WorkloadChanged"],
+            id="the trace's ConfigMap was changed since",
+        ),
+        pytest.param(
+            seen(ab(subject=OF_TRACE), spec=TRACED, trace=TraceSeen("a" * 64)), Outcome.PASS, [], id="its trace"
+        ),
+        pytest.param(
+            seen(ab(subject=OF_TRACE), spec=TRACED, trace=TraceSeen(problem="ConfigMap t is not there")),
+            Outcome.UNKNOWN,
+            ["TraceNotFound"],
+            id="the trace's ConfigMap is gone",
+        ),
+        pytest.param(
+            seen(ab(subject=OF_TRACE), spec=STAGING),
+            Outcome.UNKNOWN,
+            ["WorkloadChanged"],
+            id="the pool asks for the built-in workload by now",
+        ),
+        pytest.param(seen(ab(subject=OF_TRACE), spec=TRACED), Outcome.PASS, [], id="no trace is looked for in files"),
         pytest.param(seen(ab(pool_uid="other")), Outcome.ERROR, ["BenchmarkOfAnotherPool"], id="another pool's"),
         pytest.param(
             seen(ab(), benchmark_problem="report r: shard s is missing"),
@@ -185,6 +213,11 @@ def test_what_does_not_count_is_not_in_the_status(found: Case) -> None:
     ("found", "move"),
     [
         pytest.param(seen(ab(), target=view(toggles=OTHER_PLAN_ON)), Move.HOLD, id="another topology holds"),
+        pytest.param(
+            seen(ab(subject=replace(SUBJECT, workload="old")), target=view(toggles=HELD_ON)),
+            Move.HOLD,
+            id="another workload holds",
+        ),
         pytest.param(seen(target=view(toggles=OTHER_PLAN_ON)), Move.REVERT, id="no A/B at all is evidence lost"),
         pytest.param(
             seen(ab(SLOW), target=view(toggles=HELD_ON)), Move.REVERT, id="an A/B that fails is confirmed by itself"

@@ -10,6 +10,7 @@ import pytest
 from kvgate.api.status import BenchmarkRun, SweepStatus
 from kvgate.api.words import Capability
 from kvgate.core.ab.evidence import BenchmarkGround
+from kvgate.core.benchmark_criteria import workload
 from kvgate.core.benchmarking import LONGEST, REST
 from kvgate.core.decide import decide
 from kvgate.core.digests import digest
@@ -19,7 +20,7 @@ from kvgate.core.target import Switch, TargetProblem, TargetView, Toggle
 from kvgate.core.world import Nodes, Pool, World
 from tests.core.ab.trials import experiment
 from tests.core.cases import NOW, case
-from tests.core.test_benchmark_criteria import PROJECTION, VOID, ab
+from tests.core.test_benchmark_criteria import PROJECTION, SUBJECT, VOID, ab
 
 STAGING = BenchmarkGround("staging", 4, "cards")
 LIVE = replace(STAGING, ran_on="qwen3", on_live=True)
@@ -59,6 +60,7 @@ def test_it_is_meant_in_the_status_with_all_that_must_not_change_before_its_job_
     assert (fence.ran_on, fence.generation, fence.cards, fence.on_live) == ("staging", 4, "cards", False)
     assert (fence.target_uid, fence.projection, fence.split) == ("target-uid", digest(PROJECTION), "agg")
     assert decision.status.last_benchmark_at == NOW
+    assert fence.workload == workload(case(SPEC)) != ""
     assert turn().status.benchmark == fence
 
 
@@ -67,6 +69,9 @@ def test_it_is_meant_in_the_status_with_all_that_must_not_change_before_its_job_
     [
         pytest.param(turn(benchmarks=(ab(age=timedelta(hours=25)),)), id="the last is older than schedule.interval"),
         pytest.param(turn(benchmarks=(ab(VOID),)), id="the last was void"),
+        pytest.param(
+            turn(benchmarks=(ab(subject=replace(SUBJECT, workload="another")),)), id="the last was of another workload"
+        ),
         pytest.param(turn(benchmarks=(ab(age=timedelta(hours=50)),)), id="the last has expired"),
         pytest.param(turn(status={"last_benchmark_at": NOW - REST}), id="it rested long enough"),
         pytest.param(
@@ -172,6 +177,12 @@ LIVE_RUN = RECORDED.model_copy(update={"on_live": True, "ran_on": "qwen3"})
             None,
             None,
             id="the deployment changed before its Job was made",
+        ),
+        pytest.param(
+            turn(status={"benchmark": FENCE.model_copy(update={"workload": "another"})}),
+            None,
+            None,
+            id="the workload changed before its Job was made",
         ),
         pytest.param(
             turn(status={"benchmark": FENCE.model_copy(update={"started_at": NOW - LONGEST})}),

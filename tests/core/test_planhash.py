@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 
 from kvgate.api.words import Capability, Memory, Phase
+from kvgate.core.ab.evidence import TraceSeen
 from kvgate.core.evidence import FailureKind, NodeIdentity
 from kvgate.core.judging import Case
 from kvgate.core.planhash import plan_hash
@@ -92,6 +93,39 @@ def test_a_hash_names_its_version_and_its_kind() -> None:
 )
 def test_what_changes_the_plan(changed: str) -> None:
     assert changed not in {"", PLAN}
+
+
+def routing_digest(spec: dict[str, object] | None = None, trace: TraceSeen | None = None) -> str:
+    """The routing plan of a pool whose A/B sends a trace, unless `spec` says otherwise."""
+    named = {"configMapKeyRef": {"name": "trace", "key": "trace.jsonl"}} if trace else None
+    benchmark = {"targetRef": {"name": "staging"}} | ({"trace": named} if named else {})
+    plain = case({"criteria.routing": {"benchmark": benchmark}} | (spec or {}))
+    return digest(dataclasses.replace(plain, world=dataclasses.replace(plain.world, trace=trace)), Capability.ROUTING)
+
+
+@pytest.mark.parametrize(
+    ("changed", "from_what"),
+    [
+        pytest.param(
+            routing_digest(trace=TraceSeen("b")), routing_digest(trace=TraceSeen("a")), id="the trace's content"
+        ),
+        pytest.param(
+            routing_digest({"workload.prompts": [{"tokens": 4000}]}),
+            routing_digest(),
+            id="the prompt sizes that the built-in workload is made of",
+        ),
+    ],
+)
+def test_the_workload_of_the_ab_is_part_of_the_routing_plan(changed: str, from_what: str) -> None:
+    assert "" not in {changed, from_what}
+    assert changed != from_what
+
+
+def test_a_trace_that_cannot_be_read_leaves_no_plan_of_routing_and_the_split_its_own() -> None:
+    lost = TraceSeen(problem="ConfigMap serving/trace, key trace.jsonl, does not exist")
+    assert routing_digest(trace=lost) == ""
+    plain = case()
+    assert digest(dataclasses.replace(plain, world=dataclasses.replace(plain.world, trace=lost))) == PLAN
 
 
 LATER = NOW + timedelta(hours=3)

@@ -106,7 +106,7 @@ _evidence = st.builds(
     run_id=st.text("0123456789abcdef", min_size=1, max_size=10),
     pool_uid=st.just(POOL),
     measured_at=st.datetimes(datetime(2020, 1, 1), datetime(2040, 1, 1), timezones=st.just(UTC)),  # noqa: DTZ001
-    subject=st.builds(Subject, _texts, _texts, _texts),
+    subject=st.builds(Subject, _texts, _texts, _texts, _texts),
     experiment=_experiments,
     provenance=st.builds(
         Provenance,

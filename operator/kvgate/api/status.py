@@ -264,6 +264,8 @@ class BenchmarkRun(Wire):
     projection: str = ""
     """Digest of what approvals bind of the pool's target."""
     split: str = ""
+    workload: str = ""
+    """Digest of what is sent: the trace, or the prompt sizes of the built-in workload."""
     job_uid: Annotated[str, Field(alias="jobUID")] = ""
     """Only this Job's log is evidence."""
 

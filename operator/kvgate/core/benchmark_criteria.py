@@ -16,7 +16,7 @@ from kvgate.core.judging import CLOCK_TOLERANCE, Case
 from kvgate.core.moments import later
 from kvgate.core.target import TargetView
 
-TOPOLOGY_CHANGED = "TopologyChanged"
+TOPOLOGY_CHANGED, WORKLOAD_CHANGED = "TopologyChanged", "WorkloadChanged"
 VOID = frozenset({Outcome.ERROR, Outcome.UNKNOWN})
 
 
@@ -89,11 +89,34 @@ def ground(case: Case, entry: BenchmarkEvidence) -> Finding:
     if case.now >= expires_at(case, entry):
         what = f"{ended}, older than evidenceTTL {case.pool.spec.fabric.evidence_ttl}; it is due again"
         return Finding("benchmark", Outcome.UNKNOWN, "BenchmarkExpired", what, Concern.BENCHMARK)
+    return _still(case, entry, ended)
+
+
+def _still(case: Case, entry: BenchmarkEvidence, ended: str) -> Finding:
+    """Whether workload and deployment are those that the A/B speaks of."""
+    if case.world.trace is not None and case.world.trace.problem:
+        what = f"whether {ended[4:]} was of the workload that is asked for now is not known: {case.world.trace.problem}"
+        return Finding("benchmark", Outcome.UNKNOWN, "TraceNotFound", what, Concern.BENCHMARK)
+    if entry.subject.workload and workload(case) not in {"", entry.subject.workload}:
+        what = f"since {ended[4:]} the workload changed: benchmark.trace's content or the prompts; it is due again"
+        return Finding("benchmark", Outcome.UNKNOWN, "WorkloadChanged", what, Concern.BENCHMARK)
     changed = changes(case, entry)
     if changed:
         what = f"since {ended[4:]} the deployment's {text.listed(changed)} changed; it is due again"
         return Finding("benchmark", Outcome.UNKNOWN, "TopologyChanged", what, Concern.BENCHMARK)
     return Finding("benchmark", Outcome.PASS, "BenchmarkCounts", ended, Concern.BENCHMARK)
+
+
+def workload(case: Case) -> str:
+    """Digest of what an A/B would send now: the trace, or the prompt sizes that the built-in workload is made of. Empty
+    where no A/B is asked for, or its trace is not known."""
+    criteria = case.pool.spec.criteria.routing
+    asked = criteria.benchmark if criteria else None
+    if asked is None or (asked.target_ref is None and not asked.allow_live):
+        return ""
+    if asked.trace is not None:
+        return case.world.trace.digest if case.world.trace is not None else ""
+    return digest(";".join(prompt.model_dump_json(by_alias=True) for prompt in case.pool.spec.workload.prompts))
 
 
 def changes(case: Case, entry: BenchmarkEvidence) -> tuple[str, ...]:

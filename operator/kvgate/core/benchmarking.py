@@ -8,7 +8,7 @@ from datetime import timedelta
 from kvgate.api.status import BenchmarkRun
 from kvgate.api.words import Capability, Outcome
 from kvgate.core.ab.evidence import BenchmarkGround
-from kvgate.core.benchmark_criteria import chosen, void
+from kvgate.core.benchmark_criteria import chosen, void, workload
 from kvgate.core.digests import digest
 from kvgate.core.judged import Judged
 from kvgate.core.judging import Case
@@ -59,6 +59,7 @@ def _begun(case: Case, ground: BenchmarkGround) -> BenchmarkRun:
         target_uid=target.uid if isinstance(target, TargetView) else "",
         projection=digest(toggle.projection) if toggle else "",
         split=target.split if isinstance(target, TargetView) else "",
+        workload=workload(case),
     )
 
 
@@ -131,6 +132,11 @@ def _again(case: Case, fence: BenchmarkRun, *, may_start: bool) -> Benchmarking:
     to collect; and what cannot be started, or changed before it was, is begun anew another time."""
     ground = case.world.benchmark_ground
     lost = bool(fence.job_uid) or case.now >= later(fence.started_at, LONGEST)
-    if lost or ground is None or ground.problem or (ground.generation, ground.cards) != (fence.generation, fence.cards):
+    if lost or ground is None or ground.problem or _differs(case, fence, ground):
         return Benchmarking()
     return Benchmarking(StartBenchmark(fence.run_id) if may_start else None, fence)
+
+
+def _differs(case: Case, fence: BenchmarkRun, ground: BenchmarkGround) -> bool:
+    now, then = (ground.generation, ground.cards), (fence.generation, fence.cards)
+    return now != then or fence.workload not in {"", workload(case)}

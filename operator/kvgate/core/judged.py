@@ -9,7 +9,7 @@ from kvgate.api.status import BaselineEntry, CapabilityStatus, LinkFailed
 from kvgate.api.words import Approval, Capability, DeleteAction, EventLossAction, LossAction, Mode, OnConflict, Outcome
 from kvgate.core import memory
 from kvgate.core.approvals import Plan, Standing, standing
-from kvgate.core.benchmark_criteria import TOPOLOGY_CHANGED
+from kvgate.core.benchmark_criteria import TOPOLOGY_CHANGED, WORKLOAD_CHANGED
 from kvgate.core.drift import drifted, looping, rests_until
 from kvgate.core.findings import Concern, Verdict
 from kvgate.core.judging import Case
@@ -245,8 +245,8 @@ def _situation(
 
 
 def _on_evidence_lost(case: Case, verdict: Verdict) -> LossAction:
-    """An A/B of another topology says nothing bad of this one: routing is kept until it was run again."""
-    moved = verdict.decisive.reason == TOPOLOGY_CHANGED
+    """An A/B of another topology or workload says nothing bad of this one: routing is kept until it was run again."""
+    moved = verdict.decisive.reason in {TOPOLOGY_CHANGED, WORKLOAD_CHANGED}
     return LossAction.HOLD if moved else case.pool.spec.rollback.on_evidence_lost
 
 

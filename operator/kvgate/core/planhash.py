@@ -7,15 +7,19 @@ import json
 from dataclasses import asdict
 
 from kvgate.api.words import Capability
+from kvgate.core.benchmark_criteria import workload
 from kvgate.core.judging import Case
 from kvgate.core.target import TargetView
 from kvgate.core.world import KVKnown
 
 
 def plan_hash(case: Case, capability: Capability, epoch: int) -> str:
-    """`v1:sha256:` and the digest of the canonical JSON of the plan; empty while target or KV size is not known."""
+    """`v1:sha256:` and the digest of the canonical JSON of the plan; empty while target, KV size or an A/B's trace is
+    not known."""
     target, kv = case.world.target, case.world.kv
     if not isinstance(target, TargetView) or not target.uid or not isinstance(kv, KVKnown):
+        return ""
+    if capability is Capability.ROUTING and case.world.trace is not None and case.world.trace.problem:
         return ""
     toggle = target.toggles.get(capability)
     plan = {
@@ -33,6 +37,8 @@ def plan_hash(case: Case, capability: Capability, epoch: int) -> str:
         "evidenceClass": evidence_class(case) if capability is Capability.DISAGGREGATION else [],
         "epoch": epoch,
     }
+    if capability is Capability.ROUTING and (sent := workload(case)):
+        plan["workload"] = sent
     canonical = json.dumps(plan, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return f"v1:sha256:{hashlib.sha256(canonical.encode()).hexdigest()}"
 

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from kvgate.api.pool import PoolSpec
 from kvgate.api.status import PoolStatus, SweepJob
-from kvgate.core.ab.evidence import BenchmarkEvidence, BenchmarkGround
+from kvgate.core.ab.evidence import BenchmarkEvidence, BenchmarkGround, TraceSeen
 from kvgate.core.approvals import GivenApproval
 from kvgate.core.estimate import KVSize
 from kvgate.core.events_seen import EventsSeen
@@ -142,6 +142,8 @@ class World:
     benchmark_ground: BenchmarkGround | None = None
     """What an A/B would run on; None where none is asked for, or nobody could run one."""
     benchmark_job: RunningJob | None = None
+    trace: TraceSeen | None = None
+    """The trace that an A/B would send; None where the pool names none, or where none is to be looked for."""
     listener: RunningJob | None = None
     """The event probe's Job that is under way; None where there is none of ours."""
     listener_problem: str = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -72,6 +73,8 @@ class Objects:
     benchmarks: tuple[BenchmarkReport, ...] = ()
     targets: Mapping[Key, Source] = field(default_factory=dict)
     config_maps: Mapping[Key, Mapping[str, str]] = field(default_factory=dict)
+    binaries: Mapping[Key, Mapping[str, bytes]] = field(default_factory=dict)
+    """What ConfigMaps hold as binaryData."""
     nodes: tuple[NodeView, ...] = ()
     pods: tuple[Mapping[str, Any], ...] = ()
     metadata: tuple[WorkerMetadata, ...] = ()
@@ -111,6 +114,7 @@ class _Found:
         self.benchmarks: list[BenchmarkReport] = []
         self.targets: dict[Key, Source] = {}
         self.config_maps: dict[Key, Mapping[str, str]] = {}
+        self.binaries: dict[Key, Mapping[str, bytes]] = {}
         self.nodes: list[NodeView] = []
         self.pods: list[Mapping[str, Any]] = []
         self.metadata: list[WorkerMetadata] = []
@@ -137,6 +141,7 @@ class _Found:
             tuple(self.benchmarks),
             self.targets,
             self.config_maps,
+            self.binaries,
             tuple(self.nodes),
             tuple(self.pods),
             tuple(self.metadata),
@@ -168,6 +173,9 @@ class _Found:
         data = source.body.get("data")
         entries = data if isinstance(data, Mapping) else {}
         self.config_maps[key_of(source.body)] = {str(k): v for k, v in entries.items() if isinstance(v, str)}
+        packed = source.body.get("binaryData")
+        held = packed.items() if isinstance(packed, Mapping) else ()
+        self.binaries[key_of(source.body)] = {str(k): found for k, v in held if (found := _unpacked(v)) is not None}
 
     def pod(self, source: Source) -> None:
         self.pods.append(completed(source))
@@ -225,3 +233,11 @@ def completed(source: Source) -> dict[str, Any]:
 def _plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """YAML reads an unquoted time as a datetime; the wire wants its text."""
     return {key: value.isoformat() if isinstance(value, datetime) else value for key, value in metadata.items()}
+
+
+def _unpacked(value: object) -> bytes | None:
+    """None for what is no base64, which no API server hands out."""
+    try:
+        return base64.b64decode(value, validate=True) if isinstance(value, str) else None
+    except ValueError:
+        return None

@@ -27,6 +27,7 @@ from kvgate.dynamo.view import block_tokens, kv_dtype, placement, view
 from kvgate.dynamo.words import Role
 from kvgate.edge.nodes import NodeView, selected
 from kvgate.edge.objects import Objects, Source, completed
+from kvgate.edge.traces import trace_seen
 from kvgate.edge.worker_config import NoConfig, WorkerConfig
 from kvgate.probe.benchmark_reports import read_benchmarks
 from kvgate.probe.indexes import BadReport
@@ -91,6 +92,7 @@ def world_of(
         evidence_problem=_spoilt(evidence, bad),
         benchmarks=benchmarks,
         benchmark_problem=_spoilt(benchmarks, bad_benchmarks),
+        trace=trace_seen(pool, objects, needed=target_needed),
     )
 
 

@@ -24,7 +24,8 @@ VOCABULARY = (1000, 31_999)
 
 @dataclass(frozen=True)
 class Served:
-    """What is known of the deployment that serves the A/B. `live` are the frontends that users reach."""
+    """What is known of the deployment that serves the A/B. `live` are the frontends that users reach; `trace_digest` is
+    the SHA-256 of the trace that the pool names."""
 
     model: str
     workers: int
@@ -33,6 +34,7 @@ class Served:
     vocabulary_size: int | None = None
     live: tuple[str, ...] = ()
     on_live: bool = False
+    trace_digest: str = ""
 
 
 def plan_ab(run_id: str, pool_uid: str, asked: Benchmark, prompts: tuple[Prompt, ...], served: Served) -> Plan:
@@ -65,6 +67,7 @@ def plan_ab(run_id: str, pool_uid: str, asked: Benchmark, prompts: tuple[Prompt,
         most_live_utilization=asked.max_live_utilization.fraction,
         on_live=served.on_live,
         workers=served.workers,
+        trace_digest=served.trace_digest,
     )
 
 

@@ -87,7 +87,7 @@ def experiment_in(frame: Mapping[str, Any], runs: list[Body]) -> Experiment:
 
 
 def subject_in(body: Mapping[str, Any]) -> Subject:
-    return Subject(text(body["target_uid"]), text(body["projection"]), text(body["split"]))
+    return Subject(text(body["target_uid"]), text(body["projection"]), text(body["split"]), text(body["workload"]))
 
 
 def provenance_in(body: Mapping[str, Any]) -> Provenance:

@@ -6,14 +6,22 @@ the log is what the load generator's own encoder writes.
 
 from __future__ import annotations
 
+import base64
+import gzip
+import hashlib
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from kubernetes import client as kubernetes
 
+from kvgate.api.words import Capability
 from kvgate.core.ab.experiment import Experiment
 from kvgate.core.ab.power import Efficiency, NoPower
 from kvgate.core.decide import decide
+from kvgate.core.judging import Case
+from kvgate.core.planhash import plan_hash
 from kvgate.core.runs import JobState
 from kvgate.core.steps import CollectBenchmark, StartBenchmark
 from kvgate.core.world import Pool
@@ -26,6 +34,8 @@ from kvgate.edge.errors import MeasureError
 from kvgate.edge.metrics import PrometheusReaders
 from kvgate.edge.power import PowerReader, no_prometheus
 from kvgate.edge.worker_config import WorkerConfig
+from kvgate_bench import workload
+from kvgate_bench.trace import read_trace
 from kvgate_bench.wire import Asked, Ending, Plan, RunResult, Sent, encode_ending, encode_run
 from tests.cluster.waiting import eventually
 from tests.dynamo.workers import metadata_document
@@ -242,6 +252,101 @@ def test_its_prompts_are_of_the_workers_vocabulary(yard: Yard, config: str, span
     yard.ground = ground(yard, config)
     plan = started(yard)
     assert (plan.first_token, plan.last_token) == span
+
+
+def trace_lines(count: int, shared: int = 7) -> str:
+    """Mooncake's format: prompts of two blocks, the first of which is that of every request."""
+    lines = (
+        {"timestamp": 250 * n, "input_length": 1000, "output_length": 8, "hash_ids": [shared, 1000 + n]}
+        for n in range(count)
+    )
+    return "\n".join(json.dumps(line) for line in lines) + "\n"
+
+
+def config_map(yard: Yard, content: str, *, packed: bool) -> bytes:
+    """The pool's trace, plain or as gzip; what the ConfigMap then holds."""
+    held = gzip.compress(content.encode(), mtime=0) if packed else content.encode()
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "trace"}}
+    kept = {"binaryData": {"t": base64.b64encode(held).decode()}} if packed else {"data": {"t": content}}
+    yard.kubectl("apply", "-f", "-", document=body | kept)
+    return held
+
+
+TRACE_REF = {"configMapKeyRef": {"name": "trace", "key": "t"}}
+TRACED = {"routing": {"kvEvents": "Ignored", "benchmark": {"targetRef": {"name": "staging"}, "trace": TRACE_REF}}}
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip, as binaryData"])
+def test_a_trace_is_mounted_as_its_configmap_holds_it_and_another_makes_the_ab_stale(
+    yard: Yard, packed: bool, tmp_path: Path
+) -> None:
+    staging(yard)
+    asked(yard, TRACED)
+    assert "ConfigMap" in _problem(yard)
+    assert "key t, does not exist" in _problem(yard)
+    held = config_map(yard, trace_lines(1000), packed=packed)
+    [step] = turn(yard)
+    turn(yard)
+    assert isinstance(step, StartBenchmark)
+    found = stored_plan(yard.client, yard.observe()[0].owner, step.run_id)
+    assert found is not None
+    plan = found[0]
+    assert (plan.workload, plan.trace_digest) == ("Trace", hashlib.sha256(held).hexdigest())
+
+    pod = pod_of_job(yard)
+    mounted = mount(yard, pod, tmp_path)
+    assert (mounted / "etc/kvgate/trace/trace").read_bytes() == held
+    requests = workload.requests_of(plan, read_trace(held, 1000))
+    assert [due.repeated_tokens > 0 for due in requests[0][:3]] == [False, True, True]
+
+    yard.client.prints[pod] = told(plan)
+    end(yard, pod)
+    for _ in range(3):
+        turn(yard)
+    pool, world = yard.observe()
+    [kept] = world.benchmarks
+    assert kept.subject.workload == plan.trace_digest
+    assert pool.status.routing is not None
+    before = plan_of_routing(yard)
+
+    config_map(yard, trace_lines(1000, shared=8), packed=packed)
+    turn(yard)
+    assert "WorkloadChanged" in reasons(yard)
+    assert plan_of_routing(yard) != before
+    yard.kubectl("delete", "configmap", "trace")
+    turn(yard)
+    assert "TraceNotFound" in reasons(yard)
+
+
+def reasons(yard: Yard) -> set[str]:
+    """Why routing is accepted or not, as the conditions say."""
+    pool, _ = yard.observe()
+    return {condition.reason for condition in pool.status.conditions if condition.type == "RoutingAccepted"}
+
+
+def plan_of_routing(yard: Yard) -> str:
+    """The plan hash of this moment, whatever the verdict."""
+    pool, world = yard.observe()
+    return plan_hash(Case(pool, world, None, yard.clock()), Capability.ROUTING, 0)
+
+
+def mount(yard: Yard, pod: str, into: Path) -> Path:
+    """Plays the kubelet's ConfigMap volumes: what the load's container finds below its root."""
+    spec = yard.get("pods", pod)["spec"]
+    volumes = {volume["name"]: volume["configMap"] for volume in spec["volumes"] if "configMap" in volume}
+    for mounted in spec["containers"][0]["volumeMounts"]:
+        source = volumes.get(mounted["name"])
+        if source is None:
+            continue
+        body = yard.get("configmaps", source["name"])
+        files = {key: text.encode() for key, text in body.get("data", {}).items()}
+        files |= {key: base64.b64decode(text) for key, text in body.get("binaryData", {}).items()}
+        wanted = source.get("items") or [{"key": key, "path": key} for key in files]
+        folder = into / mounted["mountPath"].lstrip("/")
+        folder.mkdir(parents=True, exist_ok=True)
+        for item in wanted:
+            (folder / item["path"]).write_bytes(files[item["key"]])
+    return into
 
 
 def test_nothing_of_a_deployment_selects_its_pod(yard: Yard) -> None:

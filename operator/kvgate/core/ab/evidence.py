@@ -10,11 +10,22 @@ from kvgate.core.ab.experiment import Experiment
 
 @dataclass(frozen=True)
 class Subject:
-    """The pool's target as it was: its uid, the digest of what approvals bind of it, and whether it was split."""
+    """The pool's target as it was: its uid, the digest of what approvals bind of it, and whether it was split; and the
+    digest of the workload that was sent to it, empty where none was told."""
 
     target_uid: str
     projection: str
     split: str
+    workload: str = ""
+
+
+@dataclass(frozen=True)
+class TraceSeen:
+    """The trace that a pool names, as it is now: the SHA-256 of its bytes, in hex; or why it cannot be read, and who
+    must act."""
+
+    digest: str = ""
+    problem: str = ""
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ def _evidence(client: Client, pool: ReadPool, world: World, fence: BenchmarkRun,
         run_id=fence.run_id,
         pool_uid=pool.uid,
         measured_at=receipt.at,
-        subject=Subject(fence.target_uid, fence.projection, fence.split),
+        subject=Subject(fence.target_uid, fence.projection, fence.split, fence.workload),
         experiment=experiment,
         provenance=Provenance(
             seed=plan.seed,

@@ -16,6 +16,7 @@ from kvgate.dynamo.published import Published
 from kvgate.edge.cluster import bench_collecting, bench_serving, benchmarks
 from kvgate.edge.cluster.bench_collecting import Receipt
 from kvgate.edge.cluster.bench_serving import Serving
+from kvgate.edge.cluster.benchmarks import Known
 from kvgate.edge.cluster.client import Client
 from kvgate.edge.cluster.faults import Faults
 from kvgate.edge.cluster.reading import ReadPool
@@ -48,6 +49,7 @@ class BenchmarkGround:
         serves = self._serves[pool.uid] = bench_serving.serving(self._client, pool, self._image())
         job = benchmarks.standing(self._client, pool)
         refused = self._faults.of(pool.uid)
+        refused = (world.trace.problem if world.trace else "") or refused
         if refused and job is None and serves is not None and not serves.ground.problem:
             serves = replace(serves, ground=replace(serves.ground, problem=refused))
         return replace(world, benchmark_ground=serves.ground if serves else None, benchmark_job=job)
@@ -60,17 +62,18 @@ class BenchmarkGround:
         """Raises MeasureError for an A/B that cannot be run or collected; the next look tells why."""
         match step:
             case StartBenchmark():
-                self._start(pool, step)
+                self._start(pool, step, world.trace.digest if world.trace else "")
             case CollectBenchmark():
                 received_at = self._clock().replace(microsecond=0)
                 bench_collecting.collect(self._client, pool, world, Receipt(received_at, step.aborted, self._powered))
             case AbandonBenchmark():
                 clear(self._client, pool.owner, step.run_id)
 
-    def _start(self, pool: ReadPool, step: StartBenchmark) -> None:
+    def _start(self, pool: ReadPool, step: StartBenchmark, trace_digest: str) -> None:
         with self._faults.noted(pool.uid):
             found = self._serves.get(pool.uid)
-            benchmarks.start(self._client, pool, step.run_id, found, self._image(), self._vocabulary_size(found))
+            known = Known(self._vocabulary_size(found), trace_digest)
+            benchmarks.start(self._client, pool, step.run_id, found, self._image(), known)
 
     def _powered(self, pool: ReadPool, experiment: Experiment) -> Efficiency | NoPower:
         """Who serves now served all along, or the A/B is void."""

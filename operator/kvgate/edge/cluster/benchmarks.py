@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from kvgate.api.pool import Benchmark
 from kvgate.core.digests import digest
@@ -67,9 +68,15 @@ def _trouble(pod: Document) -> str:
     return "no node takes its pod" if unplaced else "; ".join(sorted(words))
 
 
-def start(
-    client: Client, pool: ReadPool, run_id: str, found: Serving | None, image: str, vocabulary_size: int | None = None
-) -> None:
+@dataclass(frozen=True)
+class Known:
+    """What is known of the workload: how many token IDs the model has, and the trace's SHA-256, empty without one."""
+
+    vocabulary_size: int | None = None
+    trace_digest: str = ""
+
+
+def start(client: Client, pool: ReadPool, run_id: str, found: Serving | None, image: str, known: Known) -> None:
     """Make the plan and the Job, or what is missing of them. Raises MeasureError where it may not be."""
     asked = asked_of(pool)
     if found is None or asked is None or found.facts is None or found.frontend is None or found.ground.problem:
@@ -77,7 +84,7 @@ def start(
     taken = shadows(found.frontend, found.facts.namespace, PORTS)
     if isinstance(taken, NoShadow):
         raise MeasureError(f"no shadow can be made of the frontend: {taken.message}")
-    plan = _settled_plan(client, pool.owner, _plan(pool, run_id, asked, found, vocabulary_size))
+    plan = _settled_plan(client, pool.owner, _plan(pool, run_id, asked, found, known))
     copied = Shadows(
         taken.service_account, taken.containers, taken.volumes, taken.pull_secrets, taken.user, taken.placement
     )
@@ -86,7 +93,7 @@ def start(
     runs.make(client, JOBS, job, job, lambda: _made_before(client, pool.owner, run_id), _AB)
 
 
-def _plan(pool: ReadPool, run_id: str, asked: Benchmark, found: Serving, vocabulary_size: int | None) -> Plan:
+def _plan(pool: ReadPool, run_id: str, asked: Benchmark, found: Serving, known: Known) -> Plan:
     facts = found.facts
     if facts is None:
         raise MeasureError("no A/B can be planned for workers that are not known")
@@ -96,9 +103,10 @@ def _plan(pool: ReadPool, run_id: str, asked: Benchmark, found: Serving, vocabul
         workers=facts.workers,
         block_tokens=facts.block_tokens,
         cache_blocks=facts.cache_blocks,
-        vocabulary_size=vocabulary_size,
+        vocabulary_size=known.vocabulary_size,
         live=live,
         on_live=found.ground.on_live,
+        trace_digest=known.trace_digest,
     )
     try:
         return plan_ab(run_id, pool.uid, asked, pool.spec.workload.prompts, served)

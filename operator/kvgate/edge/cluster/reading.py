@@ -35,6 +35,7 @@ from kvgate.edge.errors import EdgeError, PoolGoneError
 from kvgate.edge.nodes import NodeView, selected
 from kvgate.edge.objects import Objects, Source, completed, sorted_by_kind
 from kvgate.edge.observe import pool_of
+from kvgate.edge.traces import trace_of
 from kvgate.probe.jobs import POOL_UID, Owner
 
 FINALIZER = f"{GROUP}/revert"
@@ -117,11 +118,9 @@ def _read(stored: InferencePool, objects: Objects) -> ReadPool:
 
 
 def _config_maps(stored: InferencePool) -> list[str]:
-    asked = stored.spec.model.kv_cache.config_from
-    if asked is None:
-        return []
-    refs = (asked.config_map_key_ref, asked.quant_config_map_key_ref)
-    return sorted({ref.name for ref in refs if ref is not None})
+    asked, trace = stored.spec.model.kv_cache.config_from, trace_of(stored.spec)
+    model = (asked.config_map_key_ref, asked.quant_config_map_key_ref) if asked is not None else ()
+    return sorted({ref.name for ref in (*model, trace) if ref is not None})
 
 
 def _present(client: Client, kind: Kind, namespace: str, names: Iterable[str]) -> list[Document]:
