@@ -10,6 +10,7 @@ from benchmarks import (
     operator_load,
     routing_aa,
     routing_ab_power,
+    shadow_overhead,
     sweep_in_cluster,
     sweep_overhead,
     switching_detection,
@@ -26,6 +27,7 @@ if __name__ == "__main__":
             ("sweep_in_cluster", sweep_in_cluster.main),
             ("routing_ab_power", routing_ab_power.main),
             ("routing_aa", routing_aa.main),
+            ("shadow_overhead", shadow_overhead.main),
             ("switching_detection", switching_detection.main),
         )
         if not run()

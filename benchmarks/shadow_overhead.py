@@ -162,8 +162,8 @@ def main() -> bool:
         f"p99 of users' TTFT beside the A/B against alone: **{mean:+.1%}** (geometric mean of {PAIRS} pairs, 95% "
         f"interval {low:+.1%} to {high:+.1%}; limit {LIMIT:+.0%}); of all {PAIRS} blocks pooled {1000 * pooled[0]:.1f} "
         f"ms against {1000 * pooled[1]:.1f} ms, {rise:+.1%}. The median hardly moves, so the frontends themselves cost "
-        "little; what p99 shows are users who met a prompt of the A/B at the worker that both use, or other processes on "
-        "this machine's cores (mock workers spend a GPU's time by waiting). The two are not told apart here. On a "
+        "little; what p99 shows are users who met a prompt of the A/B at the worker that both use, or other processes "
+        "on this machine's cores (mock workers spend a GPU's time by waiting). The two are not told apart here. On a "
         "staging deployment no worker is shared, and an A/B on the target itself ends once p99 has risen by over 10%.",
         ("pair", "p50 alone", "p50 beside", "p99 alone", "p99 beside", "p99 rise"),
         [row(number, *pair) for number, pair in enumerate(found)],
