@@ -34,6 +34,7 @@ class Refusing:
 def test_a_recommendation_that_is_refused_keeps_no_sweep_from_being_started() -> None:
     scene = proposed(Scene().gating(ROUTING, Switch.OFF).asking(mode="Recommend"))
     ground = Refusing(scene.but(asked="now"))
-    with pytest.raises(EdgeError, match="Recommend is refused"):
+    with pytest.raises(EdgeError, match="Recommend is refused") as caught:
         turn(ground, "serving/qwen3", lambda: scene.now)
     assert ground.tried == ["status", "Recommend", "Measure"]
+    assert caught.value.within_seconds == 300.0, "nothing is watched"

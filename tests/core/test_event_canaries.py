@@ -24,7 +24,7 @@ from kvgate.core.events_seen import (
 )
 from kvgate.core.events_view import View
 from kvgate.core.serving import Reply
-from kvgate.core.steps import AskWorkers
+from kvgate.core.steps import AskWorkers, Decision
 from kvgate.core.target import Switch
 from tests.core import worlds
 from tests.core.event_looks import (
@@ -405,6 +405,22 @@ def test_none_is_sent_beside_a_routing_ab() -> None:
     pool = replace(scene.pool, status=scene.pool.status.model_copy(update={"benchmark": run}))
     decision = decide(pool, replace(scene.world, events=IDLE), scene.now)
     assert not any(isinstance(step, AskWorkers) for step in decision.steps)
+
+
+def refused(step: str, events: EventsSeen) -> Decision:
+    """The split's patch is in flight, and the webhook refuses it, while events of routing are looked at."""
+    scene = worlds.opened().gating(Capability.ROUTING, Switch.OFF)
+    meant = scene.measured(worlds.SLOW).later(minutes=1).measured(worlds.SLOW).after()
+    assert meant.status.operation is not None
+    assert meant.status.operation.step == step
+    return decide(meant.pool, replace(meant.world, events=events, patch_problem="no"), meant.now)
+
+
+def test_a_patch_that_is_refused_keeps_no_worker_from_being_asked() -> None:
+    decision = refused("Revert", IDLE)
+    assert any(isinstance(step, AskWorkers) for step in decision.steps)
+    assert decision.watched_within_seconds == 5.0, "answers are about to come"
+    assert refused("Revert", answered(IDLE, "w1", (NEW, HEARD))).watched_within_seconds == 15.0, "monitor.interval"
 
 
 def test_what_is_declared_alone_is_asked_too() -> None:

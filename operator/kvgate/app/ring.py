@@ -59,7 +59,7 @@ def turn(ground: Ground, key: str, clock: Clock) -> Turn:
     """One turn. What is meant stands in the status before any step, so that a death in between loses nothing.
 
     A step that fails keeps no other from being tried: a patch that is refused ends no sweep. The first failure is
-    raised in the end.
+    raised in the end, with the time within which what is watched is to be looked at again.
     """
     seen = look(ground, key, clock)
     failed: list[EdgeError] = []
@@ -69,6 +69,7 @@ def turn(ground: Ground, key: str, clock: Clock) -> Turn:
         except EdgeError as error:
             failed.append(error)
     if failed:
+        failed[0].within_seconds = seen.decision.watched_within_seconds
         raise failed[0]
     return seen
 

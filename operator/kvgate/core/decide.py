@@ -52,7 +52,8 @@ def decide(pool: Pool, world: World, now: datetime) -> Decision:
     steps = (*steps, heard.step) if heard.step else steps
     line = sweep.wait.line if sweep.wait else Line.NOWHERE
     guard = guarded(case, judged, ledger, steps)
-    return Decision(guard, _status(turn, sweep, ab, heard), _requeue_after(turn, sweep), line)
+    status, within = _status(turn, sweep, ab, heard), _watched_within(turn)
+    return Decision(guard, status, _requeue_after(turn, sweep), line, within)
 
 
 def _status(turn: Turn, sweep: Sweeping, ab: Benchmarking, heard: Listens) -> PoolStatus:
@@ -101,8 +102,11 @@ def _begins(turn: Turn) -> Capability | None:
 
 
 def _asked(turn: Turn) -> tuple[Step, ...]:
-    """The prompts that are to be put to the deployment now; none while it is being patched."""
-    if turn.ledger.operation is not None:
+    """The prompts that are to be put to the deployment now; none while it is being patched. A patch that is refused
+    changes nothing there."""
+    operation = turn.ledger.operation
+    refused = bool(turn.case.world.patch_problem) and operation == turn.case.pool.status.operation
+    if operation is not None and not refused:
         return ()
     steps: list[Step] = []
     if turn.case.events is not None and turn.case.events.canaries and turn.case.pool.status.benchmark is None:
@@ -147,12 +151,18 @@ def _requeue_after(turn: Turn, sweep: Sweeping) -> float:
     looks = [entry.chain.look_again_seconds for entry in turn.judged if entry.chain]
     looks += [LISTENING_SECONDS] if turn.case.pool.status.events_probe is not None else []
     looks += [BENCHMARKING_SECONDS] if turn.case.pool.status.benchmark is not None else []
-    looks += [turn.case.pool.spec.monitor.interval.seconds] if turn.case.events is not None else []
-    looks += [LISTENING_SECONDS] if asking(turn.case) else []
-    watches = turn.case.world.metrics is not None and any(entry.on for entry in turn.judged)
-    looks += [turn.case.pool.spec.monitor.interval.seconds] if watches else []
+    looks += [_watched_within(turn)]
     looks += [VERIFYING_SECONDS for e in turn.judged if e.ruling.held in {Held.BASELINE, Held.METRICS}]
     return min(_unverified_after(turn.case, turn.ledger, sweep), *looks, IDLE_SECONDS)
+
+
+def _watched_within(turn: Turn) -> float:
+    """How long events and metrics may go unlooked at, whatever else fails."""
+    metrics = turn.case.world.metrics is not None and any(entry.on for entry in turn.judged)
+    if asking(turn.case):
+        return LISTENING_SECONDS
+    watched = turn.case.events is not None or metrics
+    return turn.case.pool.spec.monitor.interval.seconds if watched else IDLE_SECONDS
 
 
 def _written_again_in(case: Case, operation: Operation) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -173,6 +174,8 @@ class Decision:
     status: PoolStatus
     requeue_after_seconds: float
     line: Line = Line.NOWHERE
+    watched_within_seconds: float = math.inf
+    """How long what is watched may go unlooked at, though a step fails and is tried ever less often."""
 
     @property
     def patches(self) -> tuple[Enable | Revert, ...]:

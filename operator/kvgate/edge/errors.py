@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 
 class EdgeError(Exception):
-    """The outside could not be read or written; the message is one line for a person."""
+    """The outside could not be read or written; the message is one line for a person. The next try is wanted within
+    `within_seconds`."""
+
+    within_seconds: float = math.inf
 
 
 class MeasureError(EdgeError):

@@ -114,6 +114,23 @@ def test_a_failing_turn_comes_back_later_each_time_and_a_good_one_forgives() -> 
     assert bench.next_in() == pytest.approx(1, abs=0.11)
 
 
+def test_what_is_watched_is_looked_at_in_time_however_often_a_step_failed() -> None:
+    bench = Bench()
+
+    def refuse(call: str, key: str) -> None:
+        error = EdgeError("the webhook answered: no")
+        error.within_seconds = 15.0
+        raise error
+
+    bench.ground.before = refuse
+    waits = []
+    for _ in range(6):
+        bench.turn()
+        waits.append(bench.next_in())
+        bench.seconds += REST_AFTER_FAILURE_SECONDS
+    assert waits == pytest.approx([1, 2, 4, 8, 15, 15], abs=0.11)
+
+
 def test_events_do_not_hurry_a_failing_pool_into_a_hot_loop() -> None:
     bench = Bench()
 

@@ -99,5 +99,6 @@ class Workers:
         else:
             usual = isinstance(error, WriteConflictError) and failures <= USUAL_CONFLICTS
             level = logging.DEBUG if usual else logging.WARNING
+            seconds = min(seconds, max(error.within_seconds, REST_AFTER_FAILURE_SECONDS))
             say(level, "the turn failed", pool=key, reason=str(error), failures=failures, again=round(seconds, 1))
         return Next(seconds, REST_AFTER_FAILURE_SECONDS)
