@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
-from kvgate.api.wire import Condition, ListMap, Text, Wire
+from kvgate.api.wire import Condition, ListMap, Stamp, Text, Wire
 from kvgate.api.words import ApprovalState, Capability, Outcome
 
 RunID = Annotated[str, Field(alias="runID", max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
@@ -28,7 +28,7 @@ class CapabilityStatus(Wire):
     outcome: Outcome = Outcome.UNKNOWN
     plan_hash: str = ""
     """What an approval must name; empty until every finding is Pass or Inconclusive."""
-    proposed_at: AwareDatetime | None = None
+    proposed_at: Stamp | None = None
     epoch: int = 0
     """Raised by each rollback of the split or of storage, so that reopening needs a new approval."""
     enabled: bool = False
@@ -102,8 +102,8 @@ class FabricStatus(Wire):
     link: LayerStatus | None = None
     endpoint: LayerStatus | None = None
     bound_by: str = ""
-    measured_at: AwareDatetime | None = None
-    expires_at: AwareDatetime | None = None
+    measured_at: Stamp | None = None
+    expires_at: Stamp | None = None
     report: str = ""
     sample: SampleStatus | None = None
     """None where every path in use is measured."""
@@ -220,7 +220,7 @@ class Operation(Wire):
     capability: Capability
     plan_hash: str = ""
     step: str
-    started_at: AwareDatetime
+    started_at: Stamp
 
 
 class SweepJob(Wire):
@@ -235,7 +235,7 @@ class SweepStatus(Wire):
     """The sweep that is under way."""
 
     run_id: RunID
-    started_at: AwareDatetime
+    started_at: Stamp
     reason: str
     schedule_digest: str = ""
     """SHA-256 of the schedule that the walkers were given."""
@@ -246,7 +246,7 @@ class EventsProbeRun(Wire):
     """The event probe that is under way."""
 
     run_id: RunID
-    started_at: AwareDatetime
+    started_at: Stamp
     job_uid: Annotated[str, Field(alias="jobUID")] = ""
 
 
@@ -254,7 +254,7 @@ class BenchmarkRun(Wire):
     """The routing A/B that is under way: what it runs on, and what of it must not change meanwhile."""
 
     run_id: RunID
-    started_at: AwareDatetime
+    started_at: Stamp
     ran_on: str
     on_live: bool = False
     generation: int = 0
@@ -273,7 +273,7 @@ class BenchmarkRun(Wire):
 class HistoryEntry(Wire):
     """One thing that kvgate did."""
 
-    time: AwareDatetime
+    time: Stamp
     action: str
     capability: Capability
     reason: str
@@ -301,7 +301,7 @@ class LinkPassed(Wire):
     """A link of the chain after a patch, and when it was passed."""
 
     link: str
-    time: AwareDatetime
+    time: Stamp
 
 
 class LinkFailed(Wire):
@@ -310,7 +310,7 @@ class LinkFailed(Wire):
     link: str
     reason: str
     message: Text = ""
-    time: AwareDatetime
+    time: Stamp
 
 
 class Calibration(Wire):
@@ -330,13 +330,13 @@ class Verification(Wire):
 
     capability: Capability
     plan_hash: str = ""
-    before_at: AwareDatetime | None = None
+    before_at: Stamp | None = None
     """When the measurements before the switch were complete."""
     before: Annotated[tuple[PromptBefore, ...], Field(max_length=16)] = ()
-    started_at: AwareDatetime | None = None
+    started_at: Stamp | None = None
     """When the deployment was first seen to hold the enabled values."""
     passed: Annotated[tuple[LinkPassed, ...], Field(max_length=16)] = ()
-    verified_at: AwareDatetime | None = None
+    verified_at: Stamp | None = None
     failed: LinkFailed | None = None
     calibration: Annotated[tuple[Calibration, ...], Field(max_length=16)] = ()
 
@@ -345,7 +345,7 @@ class MetricsBefore(Wire):
     """What the frontends' metrics told when a capability was about to be switched on."""
 
     capability: Capability
-    until: AwareDatetime
+    until: Stamp
     seconds: Annotated[int, Field(ge=0)]
     """The length of the time that ended then."""
     requests: Annotated[int, Field(ge=0)]
@@ -359,9 +359,9 @@ class MonitoringStatus(Wire):
     verdict on them changes, or after an hour."""
 
     before: Annotated[tuple[MetricsBefore, ...], Field(max_length=3), ListMap(("capability",))] = ()
-    unseen_since: AwareDatetime | None = None
+    unseen_since: Stamp | None = None
     """Since when Prometheus told nothing."""
-    judged_at: AwareDatetime | None = None
+    judged_at: Stamp | None = None
     """When the snapshot was taken; the rest is of it."""
     reason: str = ""
     message: Text = ""
@@ -392,14 +392,14 @@ class PoolStatus(Wire):
     routing: RoutingStatus | None = None
     target: TargetStatus | None = None
     last_handled_measure_at: str = ""
-    last_sweep_at: AwareDatetime | None = None
+    last_sweep_at: Stamp | None = None
     """When the last sweep that ran was over: from here the operator's probe.minInterval counts."""
     sweep: SweepStatus | None = None
     events_probe: EventsProbeRun | None = None
-    last_events_probe_at: AwareDatetime | None = None
+    last_events_probe_at: Stamp | None = None
     """When the event probe was last begun: it is not begun again at once."""
     benchmark: BenchmarkRun | None = None
-    last_benchmark_at: AwareDatetime | None = None
+    last_benchmark_at: Stamp | None = None
     """When the last A/B was begun: one that proved nothing is not begun anew at once."""
     operation: Operation | None = None
     verifications: Annotated[tuple[Verification, ...], Field(max_length=3), ListMap(("capability",))] = ()

@@ -71,6 +71,18 @@ class ListMap:
 
 
 @dataclass(frozen=True)
+class Calendar:
+    """An `Annotated` marker: `format: date-time` admits the year 0 and offsets of days, which kvgate cannot read."""
+
+    PATTERN: ClassVar[str] = (
+        r"^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"
+    )
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return dict(handler(core)) | {"pattern": self.PATTERN}
+
+
+@dataclass(frozen=True)
 class Moment:
     """An `Annotated` marker: a time by rule, not by `format: date-time`, for which the API server takes lists too."""
 
@@ -91,6 +103,8 @@ ObjectName = Annotated[str, Field(max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]
 Word = Annotated[str, Field(min_length=1, max_length=128)]
 Text = Annotated[str, Field(max_length=32768)]
 Time = Annotated[AwareDatetime, Moment()]
+Stamp = Annotated[AwareDatetime, Calendar()]
+"""A time that kvgate writes into a status."""
 
 
 class NameRef(Wire):
@@ -121,5 +135,5 @@ class Condition(Wire):
     """For people: the number, the limit, the unit, and who must act."""
     observed_generation: int | None = None
     """The generation of the spec that this was judged for."""
-    last_transition_time: AwareDatetime
+    last_transition_time: Stamp
     """When the status last changed."""

@@ -45,6 +45,11 @@ def suspended(turn: Turn) -> tuple[Said, ConditionType | None] | None:
     return true("Suspended", "spec.suspend is true: nothing is measured, enabled or rolled back"), None
 
 
+def status_unreadable(why: str) -> Said:
+    """Said by whoever reads pools, for of such a one nothing is judged."""
+    return false("StatusUnreadable", why)
+
+
 def bad_spec(turn: Turn) -> tuple[Said, ConditionType | None] | None:
     target = target_resolved(turn)
     if target.status is ConditionStatus.FALSE:

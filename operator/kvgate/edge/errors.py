@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 
 class EdgeError(Exception):
@@ -18,6 +19,14 @@ class MeasureError(EdgeError):
 
 class PoolGoneError(EdgeError):
     """There is no such pool any more."""
+
+
+class StatusUnreadableError(EdgeError):
+    """A pool's status holds what no status can hold; `body` is the pool as it is kept."""
+
+    def __init__(self, message: str, body: Mapping[str, object]) -> None:
+        super().__init__(message)
+        self.body = body
 
 
 class WriteConflictError(EdgeError):

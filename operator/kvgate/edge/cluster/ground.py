@@ -39,7 +39,8 @@ from kvgate.edge.cluster.patches import Patches
 from kvgate.edge.cluster.reading import ReadPool, read_all
 from kvgate.edge.cluster.sweep_ground import SweepGround
 from kvgate.edge.cluster.sweeps import ProbePolicy
-from kvgate.edge.errors import EdgeError, PoolGoneError
+from kvgate.edge.cluster.unreadable import Unreadable
+from kvgate.edge.errors import EdgeError, PoolGoneError, StatusUnreadableError
 from kvgate.edge.event_canaries import EventCanaries
 from kvgate.edge.metrics import PrometheusReaders
 from kvgate.edge.observe import ConfigReader, world_of
@@ -80,6 +81,7 @@ class ClusterGround:
         )
         self._sweeps = SweepGround(client, policy, clock, self._pools)
         self._patches = Patches(client)
+        self._unreadable = Unreadable(client, clock, instance)
         self._uids: dict[str, str] = {}
         """Which pool was last read under a key: another of the same name has a past of its own."""
 
@@ -90,6 +92,9 @@ class ClusterGround:
             pool = read_all(self._client, namespace, name, self._policy().allowed_nodes)
         except PoolGoneError:
             self._forget(key)
+            raise
+        except StatusUnreadableError as error:
+            self._unreadable.tell(error)
             raise
         if self._uids.get(key) != pool.uid:
             self._forget(key)

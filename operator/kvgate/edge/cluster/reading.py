@@ -31,7 +31,7 @@ from kvgate.edge.cluster.client import (
 )
 from kvgate.edge.cluster.client import Resource as Kind
 from kvgate.edge.cluster.refusals import NotFound, Refused
-from kvgate.edge.errors import EdgeError, PoolGoneError
+from kvgate.edge.errors import EdgeError, PoolGoneError, StatusUnreadableError
 from kvgate.edge.nodes import NodeView, selected
 from kvgate.edge.objects import Objects, Source, completed, sorted_by_kind
 from kvgate.edge.observe import pool_of
@@ -104,6 +104,8 @@ def _stored(body: Document, key: str) -> InferencePool:
     remedy = "the CRD in the cluster and this operator differ: apply crds/"
     if read[0].path.startswith("status."):
         remedy = f"whoever wrote it by hand must correct it (kubectl edit --subresource=status), else {remedy}"
+        why = f"InferencePool {key}: {read[0]}; nothing is judged or patched until then; {remedy}"
+        raise StatusUnreadableError(why, body)
     raise EdgeError(f"InferencePool {key}: {read[0]}; nothing is judged or patched until then; {remedy}")
 
 

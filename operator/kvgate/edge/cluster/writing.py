@@ -174,17 +174,27 @@ def set_finalizer(client: Client, pool: ReadPool, *, held: bool) -> None:
 
 def tell(client: Client, pool: ReadPool, events: Sequence[tuple[str, str, str]], now: datetime, instance: str) -> None:
     """Post Events about the pool: each is Normal or Warning, a word for programs, and a sentence for people."""
-    for kind, reason, message in events:
-        client.create(EVENTS, pool.namespace, _event(pool, (kind, reason, message), now, instance))
+    tell_of(
+        client, {"metadata": {"namespace": pool.namespace, "name": pool.name, "uid": pool.uid}}, events, now, instance
+    )
 
 
-def _event(pool: ReadPool, told: tuple[str, str, str], now: datetime, instance: str) -> Document:
+def tell_of(
+    client: Client, pool: Document, events: Sequence[tuple[str, str, str]], now: datetime, instance: str
+) -> None:
+    """The same about a pool that is known by its metadata alone."""
+    for told in events:
+        client.create(EVENTS, text(at(pool, "metadata", "namespace")), _event(pool, told, now, instance))
+
+
+def _event(pool: Document, told: tuple[str, str, str], now: datetime, instance: str) -> Document:
     kind, reason, message = told
-    regarding = {"apiVersion": API_VERSION, "kind": "InferencePool", "namespace": pool.namespace, "name": pool.name}
+    namespace, name, uid = (text(at(pool, "metadata", field)) for field in ("namespace", "name", "uid"))
+    regarding = {"apiVersion": API_VERSION, "kind": "InferencePool", "namespace": namespace, "name": name}
     return {
         "apiVersion": EVENTS.api_version,
         "kind": "Event",
-        "metadata": {"generateName": f"{pool.name[:_EVENT_STEM].rstrip('-.')}-", "namespace": pool.namespace},
+        "metadata": {"generateName": f"{name[:_EVENT_STEM].rstrip('-.')}-", "namespace": namespace},
         "eventTime": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "reportingController": _CONTROLLER,
         "reportingInstance": instance[:128],
@@ -192,5 +202,5 @@ def _event(pool: ReadPool, told: tuple[str, str, str], now: datetime, instance: 
         "type": kind,
         "reason": reason[:128],
         "note": message[:1024],
-        "regarding": regarding | {"uid": pool.uid},
+        "regarding": regarding | {"uid": uid},
     }
