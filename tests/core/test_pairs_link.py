@@ -7,10 +7,12 @@ from datetime import timedelta
 import pytest
 
 from kvgate.core.evidence import Evidence, FailureKind
-from kvgate.core.links import Progress
+from kvgate.core.links import Link, Progress
 from kvgate.core.pairs_link import worker_paths
 from kvgate.core.workers import PodRole, WorkerPod
+from kvgate.core.world import Nodes
 from tests.core import cases, views
+from tests.core.views import passed
 
 ON_P1_D1 = (*cases.pods(PodRole.PREFILL, "p1"), *cases.pods(PodRole.DECODE, "d1"))
 ON_NEW = (*cases.pods(PodRole.PREFILL, "p3"), *cases.pods(PodRole.DECODE, "d1"))
@@ -60,6 +62,33 @@ def test_every_pair_of_worker_pods_needs_a_measured_path_that_passes(
 ) -> None:
     look = worker_paths(views.view(workers=workers, evidence=evidence))
     assert (look.progress, word in look.message) == (progress, True), look.message
+
+
+NEW_NODE = cases.nodes(prefill=("p1", "p2", "p3"))
+ASKS: dict[str, tuple[tuple[WorkerPod, ...], Nodes, timedelta, timedelta, bool]] = {
+    "evidence from before the pods ran": (ON_NEW, NEW_NODE, timedelta(hours=1), timedelta(), True),
+    "evidence of just now, which lacks the path": (ON_NEW, NEW_NODE, timedelta(minutes=9), timedelta(hours=1), False),
+    "evidence of a while ago, which lacks the path": (
+        ON_NEW,
+        NEW_NODE,
+        timedelta(minutes=11),
+        timedelta(hours=1),
+        True,
+    ),
+    "a node that the pool does not name": (ON_NEW, cases.nodes(), timedelta(hours=1), timedelta(), False),
+    "every path measured": ((), NEW_NODE, timedelta(hours=1), timedelta(), False),
+}
+
+
+@pytest.mark.parametrize(("workers", "nodes", "age", "before", "asks"), ASKS.values(), ids=ASKS)
+def test_a_path_that_is_not_measured_asks_for_the_sweep_that_would(
+    workers: tuple[WorkerPod, ...], nodes: Nodes, age: timedelta, before: timedelta, asks: bool
+) -> None:
+    """`before` is how long ago the link before this one was passed."""
+    remembered = views.memory(passed=passed(Link.READINESS, at=-before))
+    evidence = (cases.evidence(measured_at=cases.NOW - age),)
+    look = worker_paths(views.view(workers=workers, nodes=nodes, evidence=evidence, remembered=remembered))
+    assert bool(look.sweep) is asks, look
 
 
 def test_a_path_below_the_asked_for_throughput_fails() -> None:

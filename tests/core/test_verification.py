@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -215,6 +216,70 @@ def test_inconclusive_is_told_until_a_person_accepts_it_by_name() -> None:
         assert play.turn().patches == ()
     play.scene = play.scene.approved(acceptInconclusive=["TTFTInconclusive"])
     play.until(ConditionType.DISAGGREGATION_ENABLED, "True", "Verified", most=4)
+
+
+def inconclusive(restarts: bool = False) -> Play:
+    """A split whose TTFT lies on both sides of the budget, and nobody accepted that."""
+    play = plays.approved(added_seconds=1.99, restarts=restarts)
+    play.scene = play.scene.asking(criteria__disaggregation__ttftBudget="1990ms")
+    play.turn()
+    play.scene = play.scene.but(approvals=()).approved()
+    if not restarts:
+        play.until(ConditionType.DISAGGREGATION_ENABLED, "Unknown", "VerificationInconclusive")
+    return play
+
+
+def told_of_split(play: Play) -> tuple[str, str]:
+    return told(play.decisions[-1].status, ConditionType.DISAGGREGATION_ENABLED)
+
+
+def test_what_was_inconclusive_is_asked_again_ever_less_often() -> None:
+    play, asked_at = inconclusive(), list[int]()
+    began, play.seconds = play.scene.now, 60.0
+    for _ in range(24 * 60):
+        count = len(play.asked)
+        assert play.turn().patches == ()
+        minute = round((play.scene.now - began).total_seconds() / 60)
+        asked_at += [minute] * (len(play.asked) - count)
+    gaps = [later - earlier for earlier, later in pairwise(asked_at)]
+    assert 10 <= asked_at[0] <= 12
+    assert gaps == sorted(gaps)
+    assert gaps[0] >= 10
+    assert 360 <= gaps[-1] <= 362
+    assert len(asked_at) < 10
+    assert play.decisions[-1].requeue_after_seconds <= 60.0
+
+
+def test_what_was_inconclusive_passes_once_the_prompts_that_are_put_again_say_so() -> None:
+    play = inconclusive()
+    play.faults, play.seconds = Faults(added_seconds=1.5), 60.0
+    status = play.until(ConditionType.DISAGGREGATION_ENABLED, "True", "Verified", most=15).status
+    (kept,) = status.verifications
+    assert kept.inconclusive_since is None
+
+
+def test_what_was_inconclusive_goes_back_once_it_is_seen_to_be_bad() -> None:
+    play = inconclusive()
+    play.faults, play.seconds = Faults(added_seconds=5.0), 60.0
+    decision = play.until(ConditionType.ROLLED_BACK, "True", "Disaggregation", most=15)
+    assert decision.status.history[0].reason == "TTFTBudgetExceeded"
+
+
+@pytest.mark.parametrize(
+    "away",
+    [
+        pytest.param({"refuses": True}, id="the prompts are refused"),
+        pytest.param({}, id="kvgate began anew and has no answers yet"),
+    ],
+)
+def test_what_was_inconclusive_is_not_late_when_it_is_asked_again(away: dict[str, object]) -> None:
+    play = inconclusive()
+    play.scene = play.scene.later(hours=5).measured(250e6)
+    play.faults, play.restarts = Faults(added_seconds=1.99, **away), not away  # type: ignore[arg-type]
+    play.results.clear()
+    for _ in range(20):
+        assert play.turn().patches == ()
+        assert told_of_split(play) == ("Unknown", "VerificationInconclusive")
 
 
 def test_a_look_that_changes_nothing_writes_nothing() -> None:

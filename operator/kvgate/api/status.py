@@ -337,6 +337,8 @@ class Verification(Wire):
     """When the deployment was first seen to hold the enabled values."""
     passed: Annotated[tuple[LinkPassed, ...], Field(max_length=16)] = ()
     verified_at: Stamp | None = None
+    inconclusive_since: Stamp | None = None
+    """When the chain first came to its end with links that could not say: prompts are put again, ever less often."""
     failed: LinkFailed | None = None
     calibration: Annotated[tuple[Calibration, ...], Field(max_length=16)] = ()
 

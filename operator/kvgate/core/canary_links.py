@@ -33,6 +33,12 @@ def asked(view: View, exam: Exam, tolerated: float = 0.0) -> ExamResult | Look:
     return result
 
 
+def asked_again(view: View, exam: Exam) -> Exam | None:
+    """The exam of a link that could not say, once it is to be put again."""
+    again = exams.due_again(view.serving, exam, view.case.now, view.memory.inconclusive_since)
+    return exam if again else None
+
+
 def remote_prefill(view: View) -> Look:
     """Every request's prefill must have run on another worker than its decode, by the frontend's own word."""
     exam = exams.requests(view.case, view.memory)
@@ -111,7 +117,7 @@ def _agreement(view: View, result: ExamResult, exam: Exam) -> Look:
     full = sum(1 for _, count in scores.values() if count >= exams.FEWEST_AGREED)
     if full < max(wanted, 1):
         what = f"{full} of {max(wanted, 1)} worker pairs answered at least {exams.FEWEST_AGREED} prompts"
-        return Look(Progress.INCONCLUSIVE, "AnswersInconclusive", what)
+        return Look(Progress.INCONCLUSIVE, "AnswersInconclusive", what, asked_again(view, exam))
     total = sum(count for _, count in scores.values())
     agreed = sum(agreed for agreed, _ in scores.values())
     return Look(

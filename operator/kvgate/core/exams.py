@@ -28,6 +28,7 @@ WATCHED = 4
 """Prompts of one look while it is on: they are load on the live deployment."""
 WATCH_WINDOW = 40
 RETRY = timedelta(seconds=10)
+SHORTEST_REST, LONGEST_REST = timedelta(minutes=10), timedelta(hours=6)
 LONGEST_REQUEST_SECONDS = 60.0
 SHORT_REQUEST_SECONDS = 30.0
 MANY_PROMPTS_SECONDS, FEW_PROMPTS_SECONDS, WATCH_SECONDS = 1800.0, 240.0, 120.0
@@ -201,6 +202,15 @@ def due(serving: ServingSeen, exam: Exam, now: datetime, rest: timedelta = RETRY
     """Whether the exam should be put now: it is not under way, and it was not answered within `rest`."""
     last = serving.results.get(exam.id)
     return exam.id not in serving.running and (last is None or not lately(last.ended_at, now, rest))
+
+
+def due_again(serving: ServingSeen, exam: Exam, now: datetime, since: datetime | None) -> bool:
+    """Whether an exam that was answered and could not say should be put again: ten minutes after the chain came to its
+    end, and each time after twice as long since then, up to six hours. Prompts are load on the live deployment."""
+    last = serving.results.get(exam.id)
+    if since is None or last is None:
+        return False
+    return due(serving, exam, now, min(LONGEST_REST, max(SHORTEST_REST, last.ended_at - since)))
 
 
 def settled_ttft(replies: Iterable[ExamResult | None], tokens: int, most: int = 256) -> tuple[int, ...]:

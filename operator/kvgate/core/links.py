@@ -47,13 +47,15 @@ class Progress(StrEnum):
 
 @dataclass(frozen=True)
 class Look:
-    """What one look at one link gave. `exam` is what should be asked next, `calibration` what was learned."""
+    """What one look at one link gave. `exam` is what should be asked next, `calibration` what was learned, `sweep` why
+    it needs another sweep."""
 
     progress: Progress
     reason: str
     message: str
     exam: Exam | None = None
     calibration: tuple[Calibration, ...] = ()
+    sweep: str = ""
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from kvgate.core import text
 from kvgate.core.evidence import Path
 from kvgate.core.judging import Case
 from kvgate.core.links import Look, Progress, View
+from kvgate.core.moments import lately
 from kvgate.core.rates import PathRates, fabric
 from kvgate.core.workers import PodRole, WorkerPod, path_weights
+
+SWEPT_LATELY = timedelta(minutes=10)
 
 
 @dataclass(frozen=True)
@@ -35,11 +39,26 @@ def worker_paths(view: View) -> Look:
         return Look(Progress.FAILED, "WorkerPathsFailed", f"{what}: {text.listed(counted.failed)}")
     if counted.unmeasured:
         what = f"{len(counted.unmeasured)} of {len(paths)} paths between worker pods are not measured"
-        return Look(Progress.WAITING, "WorkerPathsUnmeasured", f"{what}: {text.listed(counted.unmeasured)}")
+        told = f"{what}: {text.listed(counted.unmeasured)}"
+        return Look(Progress.WAITING, "WorkerPathsUnmeasured", told, sweep=_sweep(view, counted.unmeasured, len(paths)))
     own = sum(1 for path in paths if path.same_node)
     apart = f"; {own} from a node to itself are not measured, which DisaggregationAccepted tells" if own else ""
     what = f"{counted.passed} paths between worker pods were measured and pass{apart}"
     return Look(Progress.PASSED, "WorkerPathsPass", what)
+
+
+def _sweep(view: View, unmeasured: tuple[str, ...], pairs: int) -> str:
+    """Why another sweep would give what is missing: it can measure one of the paths, and the last one was before the
+    pods ran, or not of late."""
+    case = view.case
+    possible = {str(path) for path in case.world.nodes.paths} & set(unmeasured)
+    if not possible or case.evidence is None:
+        return ""
+    began = max((entry.time for entry in view.memory.passed), default=view.memory.started_at)
+    old = began is None or case.evidence.measured_at <= began
+    if not old and lately(case.evidence.measured_at, case.now, SWEPT_LATELY):
+        return ""
+    return f"{len(possible)} of {pairs} paths between the worker pods that run now are not measured"
 
 
 def _serving(pod: WorkerPod) -> bool:

@@ -58,8 +58,9 @@ def _reason(case: Case, judged: tuple[Judged, ...]) -> str:
     interval = case.pool.spec.fabric.schedule.interval
     if age >= interval.delta or case.from_the_future:
         return f"the last sweep is {text.span(age.total_seconds())} old, interval is {interval}"
+    paired = next((entry.chain.sweep for entry in judged if entry.chain and entry.chain.sweep), "")
     void = next((f.reason for e in judged for f in e.verdict.findings if _voids(f)), "")
-    return f"the last sweep does not count: {void}" if void else ""
+    return paired or (f"the last sweep does not count: {void}" if void else "")
 
 
 def _confirms(judged: tuple[Judged, ...]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvgate.api.status import Calibration
 from kvgate.core import exams, text
-from kvgate.core.canary_links import TOLERATED_FAILURES, asked
+from kvgate.core.canary_links import TOLERATED_FAILURES, asked, asked_again
 from kvgate.core.judging import Case
 from kvgate.core.links import Look, Progress, View
 from kvgate.core.medians import Interval, median_rise
@@ -23,14 +23,16 @@ def ttft_within_budget(view: View) -> Look:
     if not any(before.ttft_microseconds for before in view.memory.before):
         what = "nothing was measured before the switch, so the rise of the TTFT is not known; a person must say"
         return Look(Progress.INCONCLUSIVE, "TTFTInconclusive", what)
-    result = asked(view, exams.after_ttft(view.case, view.memory), TOLERATED_FAILURES)
+    exam = exams.after_ttft(view.case, view.memory)
+    result = asked(view, exam, TOLERATED_FAILURES)
     if isinstance(result, Look):
         return result
     looks = [_size(view, result, tokens) for tokens in exams.sizes(view.case)]
     order = (Progress.FAILED, Progress.INCONCLUSIVE, Progress.PASSED)
     worst = min(looks, key=lambda look: order.index(look.progress))
     calibration = tuple(entry for look in looks for entry in look.calibration)
-    return Look(worst.progress, worst.reason, worst.message, calibration=calibration)
+    again = asked_again(view, exam) if worst.progress is Progress.INCONCLUSIVE else None
+    return Look(worst.progress, worst.reason, worst.message, again, calibration)
 
 
 def _size(view: View, result: ExamResult, tokens: int) -> Look:

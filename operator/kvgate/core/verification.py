@@ -23,6 +23,7 @@ from kvgate.core.serving import Exam
 from kvgate.core.ttft_link import ttft_within_budget
 
 LOOK_AGAIN_SECONDS = 2.0
+DOUBTED_AGAIN_SECONDS = 30.0
 _ROLLED_OUT: Mapping[Link, Callable[[View], Look]] = {
     Link.GENERATION: generation_observed,
     Link.ROLLOUT: rollout_complete,
@@ -50,6 +51,8 @@ class Chain:
     message: str
     exam: Exam | None = None
     look_again_seconds: float = LOOK_AGAIN_SECONDS
+    sweep: str = ""
+    """Why a sweep is needed before it can go on."""
 
     @property
     def failed(self) -> LinkFailed | None:
@@ -129,10 +132,13 @@ def _passed(memory: Verification, link: Link, now: datetime) -> Verification:
 
 
 def _open(view: View, link: Link, look: Look, deadline: datetime) -> Chain:
-    """Not there yet. Past its deadline it has failed; what was on before kvgate is left to a person."""
+    """Not there yet. Past its deadline it has failed; what was on before kvgate is left to a person, and so is what
+    came to the end of its chain before and is only asked again."""
+    if view.memory.inconclusive_since is not None:
+        return Chain(view.memory, Progress.INCONCLUSIVE, f"{look.reason}: {_told(link, look.message)}", look.exam)
     if view.case.now < deadline:
         what = f"{_told(link, look.message)}; it is switched back unless that is passed by {text.moment(deadline)}"
-        return Chain(view.memory, Progress.WAITING, what, look.exam)
+        return Chain(view.memory, Progress.WAITING, what, look.exam, sweep=look.sweep)
     late = f"{look.message}; that was to be passed by {text.moment(deadline)}"
     if _taken_over(view):
         return Chain(view.memory, Progress.INCONCLUSIVE, f"{look.reason}: {_told(link, late)}", look.exam)
@@ -157,10 +163,18 @@ def _told(link: str, message: str) -> str:
 
 def _ended(case: Case, at: _Walked) -> Chain:
     if at.doubts:
-        told = "; ".join(f"{look.reason}: {look.message}" for look in at.doubts)
-        return Chain(at.memory, Progress.INCONCLUSIVE, told)
-    memory = at.memory.model_copy(update={"verified_at": case.now.replace(microsecond=0)})
+        return _doubtful(case, at)
+    memory = at.memory.model_copy(update={"verified_at": case.now.replace(microsecond=0), "inconclusive_since": None})
     return _watching(View(case, memory, case.world.serving)) if case.world.serving else _verified(memory)
+
+
+def _doubtful(case: Case, at: _Walked) -> Chain:
+    """A person must say; meanwhile the prompts that gave no word are put again, as others may."""
+    told = "; ".join(f"{look.reason}: {look.message}" for look in at.doubts)
+    since = at.memory.inconclusive_since or case.now.replace(microsecond=0)
+    memory = at.memory.model_copy(update={"inconclusive_since": since})
+    exam = next((look.exam for look in at.doubts if look.exam), None)
+    return Chain(memory, Progress.INCONCLUSIVE, told, exam, DOUBTED_AGAIN_SECONDS)
 
 
 def _verified(memory: Verification) -> Chain:
