@@ -167,6 +167,14 @@ def test_a_revert_is_issued_again_until_it_is_seen() -> None:
     assert kinds(again) == ["Revert"]
 
 
+def test_a_revert_is_recorded_with_the_reason_for_which_it_began() -> None:
+    """What is found once it is off says nothing of why it went off."""
+    failing = opened().measured(SLOW).later(minutes=1).measured(SLOW).after()
+    assert operation(failing).reason == "TTFTBudgetExceeded"
+    off = failing.switched(Switch.OFF).measured(FAST).after()
+    assert [(held.action, held.reason) for held in off.status.history[:1]] == [("Reverted", "TTFTBudgetExceeded")]
+
+
 def test_a_revert_is_recorded_forgets_the_baseline_and_asks_for_a_new_approval() -> None:
     scene = closed()
     assert actions(scene.status) == ["Reverted", "Enabled"]

@@ -220,6 +220,8 @@ class Operation(Wire):
     capability: Capability
     plan_hash: str = ""
     step: str
+    reason: str = ""
+    """Why something is switched back, as the history will have it."""
     started_at: Stamp
 
 

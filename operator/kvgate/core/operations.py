@@ -137,7 +137,8 @@ def _rolled_back(case: Case, judged: Judged, ledger: Ledger) -> Ledger:
     raised = ledger.epochs[judged.capability] + (judged.capability in memory.RAISES_EPOCH)
     epochs = ledger.epochs | {judged.capability: raised}
     cleared = replace(_without_baseline(judged, ledger), epochs=epochs)
-    return _ended(case, judged, cleared, Action.REVERTED, judged.closing_reason)
+    why = ledger.operation.reason if ledger.operation else ""
+    return _ended(case, judged, cleared, Action.REVERTED, why or judged.closing_reason)
 
 
 def _noted(case: Case, judged: Judged, ledger: Ledger, action: Action, reason: str) -> Ledger:
@@ -221,6 +222,7 @@ def _operation(case: Case, judged: Judged, step: Move, since: datetime) -> Opera
         capability=judged.capability,
         plan_hash=judged.plan_hash,
         step=step,
+        reason=judged.closing_reason if step is Move.REVERT else "",
         started_at=since,
     )
 
