@@ -130,6 +130,7 @@ def _environment(folder: Path, address: str) -> dict[str, str]:
         "DYN_SDK_DISABLE_ANSI_LOGGING": "1",
         "HF_HUB_OFFLINE": "1",
         "HOME": str(folder),
+        "TMPDIR": str(folder),
     }
 
 
