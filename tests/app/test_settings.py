@@ -81,7 +81,9 @@ def test_every_field_is_read(text: str) -> None:
     assert probe.max_bytes_per_sweep.bytes == 3 * 2**39
     assert probe.min_interval.seconds == 1800
     assert (found.workers, found.log_level) == (8, LogLevel.DEBUG)
-    assert Signal("rackwatch", Sign.LABEL, "example.com/rack", ("hot",), "call the data hall") in found.node_health.signals
+    assert (
+        Signal("rackwatch", Sign.LABEL, "example.com/rack", ("hot",), "call the data hall") in found.node_health.signals
+    )
     assert {signal.tool for signal in found.node_health.signals}.isdisjoint({"autopilot"})
 
 
@@ -136,7 +138,7 @@ def test_the_settings_cannot_be_changed_once_read() -> None:
             prometheus("url: https://p, tls: {cafile: /ca}"), "prometheus.default.tls.cafile",
             "did you mean prometheus.default.tls.caFile?", id="a field in wrong case, two levels below a name",
         ),
-        pytest.param("nodeHealth: {ignore: [autopilott]}", "nodeHealth", "tool that is not known", id="an unknown tool"),
+        pytest.param("nodeHealth: {ignore: [autopilott]}", "nodeHealth", "that is not known", id="an unknown tool"),
         pytest.param(
             "nodeHealth: {vetoes: [{tool: x, sign: Annotation, key: k}]}", "nodeHealth.vetoes[0].sign",
             "supported values", id="a sign where no veto stands",

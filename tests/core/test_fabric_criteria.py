@@ -13,7 +13,7 @@ from kvgate.core.evidence import Evidence, Sample
 from kvgate.core.findings import Finding
 from kvgate.core.judging import Case
 from kvgate.core.verdicts import judge
-from tests.core.cases import GOOD, NOW, PATHS, case, endpoint, evidence, everywhere, sample
+from tests.core.cases import GOOD, NOW, PATHS, case, endpoint, everywhere, evidence, sample
 
 LINE = "criteria.disaggregation.minShareOfLineRate"
 MEDIAN = "criteria.disaggregation.minShareOfMedian"

@@ -14,7 +14,7 @@ from kvgate.core.judging import Case
 from kvgate.core.statuses import bound_by
 from kvgate.core.target import FabricClass
 from kvgate.core.verdicts import judge
-from tests.core.cases import NOW, PATHS, case, endpoint, evidence, everywhere, failed, kv, nodes, path, sample, target
+from tests.core.cases import NOW, PATHS, case, endpoint, everywhere, evidence, failed, kv, nodes, path, sample, target
 
 LLAMA_8B = kv(131_072)
 GBIT = 1e9 / 8
@@ -42,11 +42,10 @@ def test_a_transport_that_fell_back_to_tcp_binds_whatever_the_link_carries() -> 
 def test_host_memory_says_nothing_of_gpu_memory_over_rdma() -> None:
     host = evidence([endpoint(one, 47e9, transport="rc") for one in PATHS])
     assert (Outcome.INCONCLUSIVE, "MemoryKindUnmeasured") in split(
-        case(measured=host, deployment=target(FabricClass.RDMA))
+        case(measured=host, deployment=target(FabricClass.INFINIBAND))
     )
-    device = next(kind for kind in Memory if kind is not Memory.HOST)
-    gpu = evidence([endpoint(one, 15e9, transport="rc", memory=device) for one in PATHS])
-    seen = case(measured=gpu, deployment=target(FabricClass.RDMA))
+    gpu = evidence([endpoint(one, 15e9, transport="rc", memory=Memory.GPU) for one in PATHS])
+    seen = case(measured=gpu, deployment=target(FabricClass.INFINIBAND))
     assert seen.judged_bytes_per_second == 120 * GBIT
 
 

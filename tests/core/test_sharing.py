@@ -14,7 +14,7 @@ from kvgate.core.judging import Case
 from kvgate.core.sharing import shared_links
 from kvgate.core.statuses import fabric as fabric_status
 from kvgate.core.topology import Places
-from tests.core.cases import PATHS, case, evidence, everywhere, identities, nodes, sample
+from tests.core.cases import PATHS, case, everywhere, evidence, identities, nodes, sample
 
 RACK = "topology.kubernetes.io/rack"
 TWO_RACKS = Places({"p1": {RACK: "a"}, "p2": {RACK: "a"}, "d1": {RACK: "b"}, "d2": {RACK: "b"}})
@@ -24,9 +24,7 @@ ALONE = 118e6
 
 def beside(slot: int, **rates: float) -> list[Sample]:
     """The tests of one slot of the concurrent phase: `p1d1=59e6` is the path p1→d1."""
-    return [
-        sample(f"{name[:2]}→{name[2:]}", rate, phase=Phase.CONCURRENT, slot=slot) for name, rate in rates.items()
-    ]
+    return [sample(f"{name[:2]}→{name[2:]}", rate, phase=Phase.CONCURRENT, slot=slot) for name, rate in rates.items()]
 
 
 HALVED = [*beside(1, p1d1=59e6, p2d2=59e6), *beside(2, p1d2=58e6, p2d1=60e6)]
@@ -45,6 +43,12 @@ def test_without_labels_it_is_named_by_its_paths() -> None:
     (link,) = shared_links(evidence([*everywhere(ALONE), *HALVED]), NOWHERE)
     assert link.name == "what p1→d1, p1→d2, p2→d1 share"
     assert link.paths == tuple(sorted(PATHS))
+
+
+def test_paths_that_share_unevenly_share_all_the_same() -> None:
+    (link,) = shared_links(evidence([*everywhere(ALONE), *beside(1, p1d1=100e6, p2d2=18e6)]), TWO_RACKS)
+    assert link.name == "what traffic from rack a to rack b shares"
+    assert link.oversubscription == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize(
@@ -86,12 +90,13 @@ def test_the_smaller_of_the_phases_is_judged() -> None:
     assert trunk(*FREE).judged_bytes_per_second == 116e6
 
 
-def test_a_trunk_fills_up_before_the_nodes_do() -> None:
-    """0.3 requests/s of 345 MB fill 118 MB/s to 87 %; two nodes of 58 MB/s each would be at 111 % with the skew."""
+def test_a_trunk_is_a_place_that_fills_up() -> None:
+    """0.3 requests/s of 345 MB fill 118 MB/s to 88 %; with no skew two nodes of 58 MB/s each are at 89 %."""
     held = trunk(*HALVED, peak="0.3")
-    assert held.load is not None
-    places = {uplink.name: uplink.traffic_share for uplink in held.uplinks}
-    assert places == {"what traffic from rack a to rack b shares": 1.0}
+    assert [(uplink.name, uplink.traffic_share) for uplink in held.uplinks] == [
+        ("what traffic from rack a to rack b shares", 1.0)
+    ]
+    assert 0.3 * 3008 * 114_688 / held.uplinks[0].aggregate_bytes_per_second == pytest.approx(0.877, abs=0.001)
     assert split_criteria.load_bearable(held).reason == "PathOversubscribed"
 
 

@@ -25,7 +25,6 @@ from tests.core.cases import (
     identities,
     nodes,
     path,
-    sample,
 )
 
 WHO = NodeIdentity("d1", "uid", "boot", "6.18", "mlx5_core 24.10", "22.43", 9000, (("zone", "a"),))
@@ -96,8 +95,8 @@ def test_no_min_coverage_excuses_a_changed_node() -> None:
 def swept(run: str, hours_ago: float, samples: tuple[Sample, ...], **fields: object) -> Evidence:
     own = tuple(dataclasses.replace(one, run_id=run) for one in samples)
     planned = tuple(dict.fromkeys(one.path for one in own))
-    ended = NOW - timedelta(hours=hours_ago)
-    return dataclasses.replace(evidence(own, run_id=run, measured_at=ended), **{"planned": planned, **fields})  # type: ignore[arg-type]
+    plain = evidence(own, run_id=run, measured_at=NOW - timedelta(hours=hours_ago))
+    return dataclasses.replace(plain, **{"planned": planned, **fields})  # type: ignore[arg-type]
 
 
 def over(*sweeps: Evidence, on: object = None) -> Case:
@@ -144,11 +143,17 @@ def test_the_newer_of_the_older_ones_counts() -> None:
     "older",
     [
         pytest.param(dataclasses.replace(WHOLE, pool_uid="another"), id="of another pool"),
-        pytest.param(dataclasses.replace(WHOLE, nodes=(NodeIdentity("d2", "old"), NodeIdentity("p2", "old"))), id="of replaced nodes"),
+        pytest.param(dataclasses.replace(WHOLE, image="probe@sha256:old"), id="of another probe image"),
+        pytest.param(
+            dataclasses.replace(WHOLE, nodes=(NodeIdentity("d2", "old"), NodeIdentity("p2", "old"))),
+            id="of replaced nodes",
+        ),
     ],
 )
 def test_what_is_not_ours_or_no_longer_true_fills_nothing_in(older: Evidence) -> None:
-    assert over(PART, older).unanswered == PATHS[1:]
+    part = dataclasses.replace(PART, image="probe@sha256:new")
+    assert over(part, older).unanswered == PATHS[1:]
+    assert over(part, WHOLE).unanswered == ()
 
 
 def test_a_driver_that_the_newer_sweep_found_voids_the_older_numbers_of_that_node() -> None:

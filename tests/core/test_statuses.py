@@ -72,7 +72,7 @@ def test_an_estimate_tells_link_and_transport_apart() -> None:
 
 
 def test_the_break_even_is_told_for_each_prompt_size_where_prefill_speed_is_declared() -> None:
-    """Llama-3.1-8B's 131,072 B per token at 46.2 k tokens/s break even at 6.06 GB/s; here 114,688 B at 40 k tokens/s."""
+    """As Llama-3.1-8B's 131,072 B per token at 46.2 k tokens/s do at 6.06 GB/s; here 114,688 B at 40 k tokens/s."""
     declared = {"storageThroughput": "9GB/s", "prefillTokensPerSecond": 40_000}
     prompts = [{"tokens": 1600, "share": "50%"}, {"tokens": 8000, "share": "50%"}]
     asked = Scene().asking(workload__prompts=prompts, criteria__kvStorage__reloadVersusRecompute=declared)
@@ -82,7 +82,7 @@ def test_the_break_even_is_told_for_each_prompt_size_where_prefill_speed_is_decl
 
 
 def test_who_is_at_fault_stands_in_the_status() -> None:
-    slow = cases.everywhere(FAST, cases.PATHS[1:]) + (cases.sample("p1→d1", 1e6),)
+    slow = (*cases.everywhere(FAST, cases.PATHS[1:]), cases.sample("p1→d1", 1e6))
     fabric = of(Scene(evidence=(cases.evidence(slow),)).asking(criteria__disaggregation__minThroughput="10MB/s")).fabric
     assert fabric is not None
     (suspect,) = fabric.suspects

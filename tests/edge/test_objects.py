@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from kvgate.api.selectors import LabelSelector
-from kvgate.edge.files import read_directory, read_sources
 from kvgate.core.vetoes import vetoes
+from kvgate.edge.files import read_directory, read_sources
 from kvgate.edge.nodes import NodeView, read_node, selected
 from kvgate.edge.objects import Objects, completed, sorted_by_kind
 from tests.app.yard import sample

@@ -16,6 +16,7 @@ from kvgate.core.topology import Crossing, Places
 SLOW_SHARE = 0.5
 """A test below this share of what the better quarter of all tests reaches is bad, as one that carries nothing. Not of
 the median: in a small pool one bad node spoils more than half of all paths."""
+USUAL_PERCENT = 75
 MOST_TESTS = 64
 """Further tests that are asked for at once."""
 _TRIES = 2
@@ -65,7 +66,7 @@ class Trials:
     def usual_bytes_per_second(self) -> float:
         """What the better quarter of all tests reaches."""
         known = ((test.bytes_per_second, 1.0) for test in self.rates.values())
-        return lower_percentile(((rate, weight) for rate, weight in known if rate is not None), 75) or 0.0
+        return lower_percentile(((rate, weight) for rate, weight in known if rate is not None), USUAL_PERCENT) or 0.0
 
     @cached_property
     def bad(self) -> frozenset[Path]:

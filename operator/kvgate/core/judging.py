@@ -13,7 +13,7 @@ from kvgate.api.words import Capability, KVEvents
 from kvgate.core.estimate import Demand, Load, Share, Transfer, load
 from kvgate.core.events import EventsJudged, judge_events
 from kvgate.core.evidence import Evidence, Layer, Path, Sample, Uplink
-from kvgate.core.faults import Suspect, Trials, further_tests, suspects, trials_of
+from kvgate.core.faults import SLOW_SHARE, USUAL_PERCENT, Suspect, Trials, further_tests, suspects, trials_of
 from kvgate.core.faults_told import blame
 from kvgate.core.moments import later
 from kvgate.core.rates import Fabric, PathRates, fabric, judged, slowest
@@ -167,7 +167,8 @@ class Case:
     @cached_property
     def uplinks(self) -> tuple[Uplink, ...]:
         """What many paths share: as the sweep named it, and as it was seen."""
-        return (*(self.evidence.uplinks if self.evidence else ()), *uplinks(self.shared_links, self.fabric))
+        named = self.evidence.uplinks if self.evidence else ()
+        return (*named, *uplinks(self.shared_links, self.fabric, self.places))
 
     def _sharing(self, role: PodRole) -> float:
         """Over how many nodes a side's load falls: its pods over those of its busiest node. While no pod of it has a
@@ -188,7 +189,7 @@ class Case:
     @cached_property
     def trials(self) -> Trials | None:
         """The tests by which parts of the fabric are accused; None where no path in use is dead, below minThroughput or
-        below half of the judged one."""
+        below half of what the better quarter of them carries."""
         if self.standing is None or not (self.fabric.unreachable or self._slow):
             return None
         least = self.criteria.min_throughput
@@ -197,11 +198,11 @@ class Case:
 
     @property
     def _slow(self) -> bool:
-        worst, judged = self.worst_bytes_per_second, self.judged_bytes_per_second
-        if worst is None or judged is None:
+        worst, usual = self.worst_bytes_per_second, judged(self.fabric, USUAL_PERCENT)
+        if worst is None or usual is None:
             return False
         least = self.criteria.min_throughput
-        return worst < judged / 2 or (least is not None and worst < least.bytes_per_second)
+        return worst < SLOW_SHARE * usual or (least is not None and worst < least.bytes_per_second)
 
     @cached_property
     def suspects(self) -> tuple[Suspect, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median_low
 
@@ -13,17 +13,22 @@ from kvgate.core.rates import Fabric, carried
 from kvgate.core.topology import Places
 
 SQUEEZED = 0.8
-"""A path that carries less than this share of its own rate while others run gives way to them."""
+"""Paths share something where together they carry less than this share of what they carry alone,"""
+GIVES_WAY = 0.95
+"""and each of them carries less than this share of its own rate."""
+_FEWEST = 2
 
 
 @dataclass(frozen=True)
 class SharedLink:
     """Paths that slow each other down, and what they carry together and alone, in bytes per second.
 
-    `paths` are all that were seen to, `at_once` those of the slot in which they carried most together.
+    `crossing` is what the labels call it, empty where none fits. `paths` are all that were seen to, `at_once` those of
+    the slot in which they carried most together.
     """
 
     name: str
+    crossing: str
     paths: tuple[Path, ...]
     at_once: tuple[Path, ...]
     together: float
@@ -77,32 +82,34 @@ def _rates(evidence: Evidence, phase: Phase) -> Mapping[tuple[Path, str], float]
 
 
 def _explained(running: tuple[_Squeeze, ...], places: Places) -> Iterator[tuple[str, tuple[_Squeeze, ...]]]:
-    left = {test.path for test in running if test.together < SQUEEZED * test.alone}
+    left = {test.path for test in running if test.together < GIVES_WAY * test.alone}
     groups = _crossed(running, places)
     while groups:
         name = min(groups, key=lambda name: (-len(left.intersection(_paths(groups[name]))), name))
         hit = groups.pop(name)
-        if len(left.intersection(_paths(hit))) < min(2, len(left)) or not left:
+        if len(left.intersection(_paths(hit))) < _FEWEST:
             break
         left.difference_update(_paths(hit))
         yield name, hit
     rest = tuple(test for test in running if test.path in left)
-    if len(rest) > 1:
+    if _squeezed(rest):
         yield "", rest
 
 
 def _crossed(running: tuple[_Squeeze, ...], places: Places) -> dict[str, tuple[_Squeeze, ...]]:
-    """Places that two or more paths cross at once, all of them squeezed."""
+    """Places that several paths cross at once and are squeezed in."""
     groups: dict[str, list[_Squeeze]] = defaultdict(list)
     for test in running:
         for crossing in places.crossings(test.path):
             groups[str(crossing)].append(test)
-    squeezed = {name: tuple(tests) for name, tests in groups.items() if all(_squeezed(test) for test in tests)}
-    return {name: tests for name, tests in squeezed.items() if len(tests) > 1}
+    return {name: tuple(tests) for name, tests in groups.items() if _squeezed(tests)}
 
 
-def _squeezed(test: _Squeeze) -> bool:
-    return test.together < SQUEEZED * test.alone
+def _squeezed(tests: Sequence[_Squeeze]) -> bool:
+    """Whether several paths all gave way, and together to much less than they carry alone: however unevenly."""
+    gave_way = all(test.together < GIVES_WAY * test.alone for test in tests)
+    together, alone = sum(test.together for test in tests), sum(test.alone for test in tests)
+    return len(tests) >= _FEWEST and gave_way and together < SQUEEZED * alone
 
 
 def _paths(tests: Iterable[_Squeeze]) -> tuple[Path, ...]:
@@ -115,6 +122,7 @@ def _link(name: str, slots: list[tuple[_Squeeze, ...]]) -> SharedLink:
     what = f"what traffic {name} shares" if name else f"what {', '.join(map(str, paths[:3]))} share"
     return SharedLink(
         name=what,
+        crossing=name,
         paths=paths,
         at_once=_paths(most),
         together=sum(test.together for test in most),
@@ -122,12 +130,19 @@ def _link(name: str, slots: list[tuple[_Squeeze, ...]]) -> SharedLink:
     )
 
 
-def uplinks(found: Iterable[SharedLink], fabric: Fabric) -> tuple[Uplink, ...]:
+def uplinks(found: Iterable[SharedLink], fabric: Fabric, places: Places) -> tuple[Uplink, ...]:
     """Shared links as places that can fill up: their aggregate, and the share of all traffic of the paths in use that
     crosses them."""
     whole = sum(fabric.weight(path.path) for path in fabric.paths)
-    used = {path.path for path in fabric.paths}
     if not whole:
         return ()
-    shares = ((link, sum(fabric.weight(path) for path in link.paths if path in used) / whole) for link in found)
+    shares = ((link, sum(map(fabric.weight, _crossing(link, fabric, places))) / whole) for link in found)
     return tuple(Uplink(link.name, link.together, share) for link, share in shares if share)
+
+
+def _crossing(link: SharedLink, fabric: Fabric, places: Places) -> Iterator[Path]:
+    """The paths in use across the link: by their labels, or those that were seen to share it."""
+    for rates in fabric.paths:
+        named = link.crossing and link.crossing in map(str, places.crossings(rates.path))
+        if named or rates.path in link.paths:
+            yield rates.path

@@ -40,7 +40,7 @@ def standing(
     changed = changes(newest.nodes, now)
     missing, tries = set(paths).difference(newest.planned), dict[Path, int]()
     for sweep in older:
-        if sweep.pool_uid != newest.pool_uid or dies[0] >= later(sweep.measured_at, dies[1]):
+        if not _alike(sweep, newest) or dies[0] >= later(sweep.measured_at, dies[1]):
             continue
         gone = changes(sweep.nodes, now).keys() | changes(sweep.nodes, newest.nodes).keys()
         filled = {path for path in missing.intersection(sweep.planned) if not touches(path, gone)}
@@ -52,6 +52,12 @@ def standing(
         missing -= filled
     sound = tuple(sample for sample in samples if not touches(sample.path, changed)) if changed else tuple(samples)
     return Standing(replace(newest, samples=sound, planned=tuple(planned)), since, changed, tries)
+
+
+def _alike(older: Evidence, newer: Evidence) -> bool:
+    """Of one pool, and of one image where both tell theirs: what another image measured may be another thing."""
+    same_image = not older.image or not newer.image or older.image == newer.image
+    return older.pool_uid == newer.pool_uid and same_image
 
 
 def touches(path: Path, nodes: Iterable[str]) -> bool:

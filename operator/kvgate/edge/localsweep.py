@@ -15,6 +15,7 @@ from kvgate.edge.errors import MeasureError
 from kvgate.edge.localjobs import Host, Progress, run_walkers
 from kvgate.edge.nodes import LOOPBACK, NETWORK_NAMESPACE, NodeView
 from kvgate.edge.objects import Objects
+from kvgate.probe.identities import identified
 from kvgate.probe.plan import LinkTest, SweepPlan, plan_sweep
 from kvgate.probe.results import Setting, read_logs
 from kvgate_probe.wire import DATA_PORTS
@@ -58,7 +59,7 @@ class LocalSweep:
             planned=plan.paths,
             samples=read.samples,
             measured_at=received_at,
-            nodes=tuple(node.identity for node in nodes),
+            nodes=identified((node.identity for node in nodes), read.interfaces),
             problems=(*walked.problems, *read.problems),
         )
 

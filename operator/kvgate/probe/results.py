@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from kvgate.core.evidence import Failure, FailureKind, Path, Sample
 from kvgate.probe.ends import Ends, weigh
+from kvgate.probe.identities import Interface, interfaces
 from kvgate.probe.measured import Accepted
 from kvgate.probe.readers import READERS
 from kvgate.probe.samples import sample_of
+from kvgate.probe.slots import slots
 from kvgate_probe.wire import Pair, Result, Role, Schedule, Step, Summary, Test, Unreadable, decode_line, decode_summary
 
 Place = tuple[Pair, int]
@@ -26,6 +28,8 @@ class Reading:
 
     samples: tuple[Sample, ...]
     problems: tuple[str, ...] = ()
+    interfaces: Mapping[str, Interface] = field(default_factory=dict)
+    """What each node measured through."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +62,13 @@ def read_logs(schedule: Schedule, logs: Mapping[str, str], setting: Setting) -> 
     for result in accepted:
         by_place.setdefault((result.pair, result.step), []).append(result)
     told = (test for test in schedule.tests() if (test.pair, test.step) in by_place)
-    samples = tuple(_sample(test, by_place[test.pair, test.step], schedule, setting) for test in told)
+    at_once = slots(schedule, accepted)
+    samples = tuple(
+        _placed(_sample(test, by_place[test.pair, test.step], schedule, setting), at_once.get((test.pair, test.step)))
+        for test in told
+    )
     problems += _skewed(accepted, setting.received_at)
-    return Reading(samples, _few(problems))
+    return Reading(samples, _few(problems), interfaces(accepted))
 
 
 def _lines(node: str, log: str, problems: list[str]) -> Iterator[_Line]:
@@ -128,6 +136,10 @@ def _sample(test: Test, results: Sequence[Result], schedule: Schedule, setting: 
         outcome = weigh(ends, step, schedule, addresses, loopback=setting.loopback)
     path = Path(test.pair.source, test.pair.destination)
     return sample_of(path, schedule, step, setting.received_at, outcome, ends)
+
+
+def _placed(sample: Sample, slot: int | None) -> Sample:
+    return sample if slot is None else replace(sample, slot=slot)
 
 
 def _skewed(results: Iterable[Result], received_at: datetime) -> list[str]:

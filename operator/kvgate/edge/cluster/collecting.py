@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from kvgate.api.objects import FabricReport, read_report
@@ -19,6 +19,7 @@ from kvgate.edge.cluster.refusals import AlreadyExists, ClusterError, Conflict, 
 from kvgate.edge.cluster.sweeps import look, paths_of, stored_schedule
 from kvgate.edge.cluster.walkers import address_of, is_owned
 from kvgate.edge.errors import MeasureError
+from kvgate.probe.identities import identified
 from kvgate.probe.indexes import report_name
 from kvgate.probe.jobs import CONTAINER, POOL_UID, SCHEDULE_DIGEST, Owner, labels, owned_by
 from kvgate.probe.reports import NamedSpec, superseded, to_reports
@@ -61,9 +62,17 @@ def gather(
         planned=planned,
         samples=read.samples,
         measured_at=received_at,
-        nodes=tuple(identity for identity in world.nodes.identities if identity.name in used),
+        nodes=identified((node for node in world.nodes.identities if node.name in used), read.interfaces),
+        image=image_of(known.values()),
         problems=(*_troubles(world, step), *problems, *read.problems),
     )
+
+
+def image_of(pods: Iterable[Document]) -> str:
+    """The digest of the image that all these pods ran; nothing where they differ, or one does not tell."""
+    statuses = [mappings(at(pod, "status", "containerStatuses")) for pod in pods]
+    digests = {text(entry.get("imageID")) for entries in statuses for entry in entries[:1]}
+    return digests.pop() if len(digests) == 1 and all(statuses) else ""
 
 
 def _of_recorded(pods: Sequence[Document], recorded: Sequence[SweepJob]) -> tuple[dict[str, Document], list[str]]:

@@ -1,0 +1,35 @@
+"""Who the nodes were that measured: what their walkers saw of the interfaces that they used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from kvgate.core.evidence import NodeIdentity
+from kvgate.probe.ends import LOOPBACK
+from kvgate_probe.wire import Result
+
+
+@dataclass(frozen=True)
+class Interface:
+    """What a node measured through: empty, or None, where its system does not tell; `mtu` is in bytes."""
+
+    driver: str = ""
+    firmware: str = ""
+    mtu: int | None = None
+
+
+def interfaces(results: Iterable[Result]) -> Mapping[str, Interface]:
+    """Of each node the interface that its last record names; none of loopback."""
+    named = (result for result in results if result.interface and result.interface not in LOOPBACK)
+    last = {result.node: result for result in sorted(named, key=lambda result: result.ended_at)}
+    return {node: Interface(end.driver, end.firmware, end.mtu) for node, end in last.items()}
+
+
+def identified(nodes: Iterable[NodeIdentity], seen: Mapping[str, Interface]) -> tuple[NodeIdentity, ...]:
+    """The nodes, with what was seen of their interfaces."""
+    return tuple(_with(node, seen.get(node.name, Interface())) for node in nodes)
+
+
+def _with(node: NodeIdentity, seen: Interface) -> NodeIdentity:
+    return replace(node, driver=seen.driver, firmware=seen.firmware, mtu=seen.mtu)
