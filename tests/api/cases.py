@@ -211,6 +211,7 @@ REFUSED: tuple[Refused, ...] = (
     *_bounds("fabric.probe.link.streams", 1, 128),
     *_bounds("fabric.probe.endpoint.descriptorBytes", 1, 1 << 30),
     *_bounds("fabric.schedule.maxPaths", 1, 1_000_000),
+    *_bounds("fabric.schedule.maxConcurrentPaths", 1, 1000),
     *_bounds("fabric.reports.keep", 1, 100),
     *_bounds("criteria.routing.benchmark.requestsPerSecond", 1, 10_000),
     *_bounds("criteria.routing.benchmark.blocks", 2, 64),

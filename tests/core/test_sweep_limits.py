@@ -48,7 +48,7 @@ def swept(scene: Scene, **ago: float) -> Scene:
 
 DUE: dict[str, tuple[Change, Line]] = {
     "a first sweep": (lambda s: s.but(evidence=()), Line.BACK),
-    "a scheduled sweep": (lambda s: s.later(hours=23), Line.BACK),
+    "a scheduled sweep": (lambda s: s.later(hours=23.3), Line.BACK),
     "a sweep that a person asked for": (lambda s: s.but(asked=ASKED), Line.BACK),
     "a sweep after a node was rebooted": (lambda s: s.but(nodes=REBOOTED), Line.BACK),
     "the second sweep after a Fail": (lambda s: opened(s).measured(SLOW), Line.FRONT),
@@ -78,7 +78,7 @@ def test_a_pool_without_evidence_says_who_runs_and_the_limit_and_is_not_ready_ye
 
 
 def test_a_routine_sweep_that_waits_changes_nothing_that_is_said() -> None:
-    scene = opened().later(hours=24).after(seconds=0)
+    scene = opened().later(hours=24.3).after(seconds=0)
     assert measures(turn(scene))
     waiting, idle = turn(scene, BUSY).status, turn(scene.but(spec=weekly(scene))).status
     assert waiting.conditions == idle.conditions

@@ -24,7 +24,7 @@ def measure(scene: Scene) -> Measure | None:
 DUE: dict[str, tuple[Change, str]] = {
     "no evidence": (lambda s: s.but(evidence=()), "no evidence yet"),
     "a person asked": (lambda s: s.but(asked=ASKED), f"asked for by annotation at {ASKED}"),
-    "the interval passed": (lambda s: s.later(hours=23), "the last sweep is 24 h old, interval is 24h"),
+    "the interval passed": (lambda s: s.later(hours=23.3), "the last sweep is 24 h old, interval is 24h"),
     "the evidence expired": (lambda s: s.later(days=3), "the last sweep is 73 h old, interval is 24h"),
     "evidence from the future": (lambda s: s.measured(FAST).later(minutes=-5), "the last sweep is"),
     "a node joined": (lambda s: s.but(nodes=cases.nodes(decode=("d1", "d2", "d3"))), "does not count: NodeNotCovered"),
@@ -115,4 +115,4 @@ def test_a_failing_fabric_is_not_swept_for_ever() -> None:
 def test_what_failed_and_is_off_waits_for_its_interval() -> None:
     scene = closed().after()
     assert measure(scene) is None
-    assert measure(scene.later(hours=24)) is not None
+    assert measure(scene.later(hours=24.3)) is not None

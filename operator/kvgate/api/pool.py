@@ -181,9 +181,38 @@ class Schedule(Wire):
     interval: PositiveDuration = PositiveDuration("24h")
     """Time between sweeps."""
     jitter: Duration = Duration("10m")
-    """Random delay added to each interval."""
+    """Most that is added to each interval, a different part of it each time: so that pools do not sweep together."""
+class PlaceLimit(Wire):
+    """How many paths may load the way into or out of one place at a time."""
+
+    key: Annotated[str, Field(min_length=1, max_length=317)]
+    """The node label that says which rack, block or uplink a node is behind: one of topologyKeys."""
+    max_paths: Annotated[int, Field(ge=1, le=1000)]
+    """Paths measured at once over the edge of each such place."""
+
+
+class WhileBusy(Wire):
+    """What a sweep leaves to serving."""
+
+    above: Percentage = Percentage("50%")
+    """Serving is busy above this share of workload.peakRequestsPerSecond, as Prometheus observes it."""
+    max_concurrent_paths: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Paths measured at once by a sweep that begins meanwhile."""
+
+
     max_paths: Annotated[int, Field(ge=1, le=1_000_000)] = 4096
-    """Paths measured in one sweep; of more, a sample is taken."""
+    """Paths measured in one sweep; of more, a sample is taken by topologyKeys, another one each time."""
+    topology_keys: Annotated[tuple[Annotated[str, Field(min_length=1, max_length=317)], ...], Field(max_length=16)] = ()
+    """Node labels that say where a node stands, the narrowest first; none means the well-known ones of NVLink domain,
+    rack, block and zone."""
+    max_concurrent_paths: Annotated[int, Field(ge=1, le=1000)] | None = None
+    """Paths measured at the same time. Without it: as many as share no node."""
+    per_place: Annotated[tuple[PlaceLimit, ...], Field(max_length=8)] = ()
+    """Limits for what shares an uplink."""
+    while_busy: WhileBusy | None = None
+    """Without it, serving's load is not looked at."""
+    only_in_change_windows: bool = False
+    """Whether scheduled sweeps wait for a change window; one that a person asks for does not, nor one that confirms."""
     sweep_timeout: PositiveDuration = PositiveDuration("3h")
     """After this a sweep is ended, with what it has."""
 

@@ -49,6 +49,8 @@ class ReportSpec(Wire):
     """When the sweep ended."""
     paths: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
     """Paths planned."""
+    in_use: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    """Paths that could have been planned; more than were, where only some were due or too many for one sweep."""
     measured: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
     """Paths that gave a number."""
     fabric_class: Word | None = None

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from kvgate.api.wire import Condition, ListMap, Stamp, Text, Wire
-from kvgate.api.words import ApprovalState, Capability, Outcome
+from kvgate.api.words import ApprovalState, Capability, Outcome, SweepExtent
 
 RunID = Annotated[str, Field(alias="runID", max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 """What a run is called: it stands in labels and in names of what is made for it."""
@@ -239,6 +239,10 @@ class SweepStatus(Wire):
     run_id: RunID
     started_at: Stamp
     reason: str
+    extent: SweepExtent = SweepExtent.ALL
+    """What is measured: all paths, those that are due, or those of the sweep before."""
+    number: Annotated[int, Field(ge=0)] = 0
+    """How many sweeps of this pool had begun before: by it samples take turns."""
     schedule_digest: str = ""
     """SHA-256 of the schedule that the walkers were given."""
     jobs: Annotated[tuple[SweepJob, ...], Field(max_length=2000)] = ()
@@ -399,6 +403,8 @@ class PoolStatus(Wire):
     last_sweep_at: Stamp | None = None
     """When the last sweep that ran was over: from here the operator's probe.minInterval counts."""
     sweep: SweepStatus | None = None
+    sweeps: Annotated[int, Field(ge=0)] = 0
+    """How many sweeps have begun."""
     events_probe: EventsProbeRun | None = None
     last_events_probe_at: Stamp | None = None
     """When the event probe was last begun: it is not begun again at once."""

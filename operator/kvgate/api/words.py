@@ -55,6 +55,19 @@ class EndpointTool(StrEnum):
     NONE = "none"
 
 
+class SweepExtent(StrEnum):
+    """What a sweep measures: all paths in use, those whose evidence is missing, changed or ages, or those of the last."""
+
+    ALL = "All"
+    DUE = "Due"
+    AGAIN = "Again"
+
+
+class TransferOperation(StrEnum):
+    READ = "read"
+    WRITE = "write"
+
+
 class Memory(StrEnum):
     HOST = "host"
     GPU = "gpu"

@@ -103,7 +103,7 @@ def fabric_measured(turn: Turn) -> Said:
         return unknown("SweepTroubled", f"{trouble}; {bad.message}")
     if bad.reason == "NotMeasured" and turn.wait:
         what = f"{bad.message}; {turn.wait.message}"
-        return unknown("WaitingForTurn" if turn.wait.line else "WaitingForInterval", what)
+        return unknown(turn.wait.reason, what)
     if bad.reason == "NotMeasured":
         return unknown("Measuring" if turn.measuring else bad.reason, bad.message)
     problems = turn.case.evidence.problems if turn.case.evidence else ()

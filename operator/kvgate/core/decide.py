@@ -73,6 +73,7 @@ def _status(turn: Turn, sweep: Sweeping, ab: Benchmarking, heard: Listens) -> Po
         last_handled_measure_at=_handled(case, sweep),
         last_sweep_at=_last_sweep(case, sweep),
         sweep=sweep.fence,
+        sweeps=pool.status.sweeps + _begun(case, sweep),
         events_probe=heard.fence,
         last_events_probe_at=_last_listened(case, heard),
         benchmark=ab.fence,
@@ -127,6 +128,12 @@ def _handled(case: Case, sweep: Sweeping) -> str:
     """A request is handled once a sweep for it is meant: the fence outlives a death."""
     taken = case.pool.status.sweep is None and sweep.fence is not None and requested(case)
     return case.pool.measure_requested_at if taken else case.pool.status.last_handled_measure_at
+
+
+def _begun(case: Case, sweep: Sweeping) -> bool:
+    """Whether a sweep is meant from this turn on; one that the memory counted already is not counted twice."""
+    fence = sweep.fence
+    return case.pool.status.sweep is None and fence is not None and fence.number == case.pool.status.sweeps
 
 
 def _last_sweep(case: Case, sweep: Sweeping) -> datetime | None:

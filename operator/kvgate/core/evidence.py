@@ -10,7 +10,7 @@ from enum import StrEnum
 from kvgate.api.words import Memory, Phase
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True, order=True, slots=True)
 class Path:
     """An ordered pair of nodes that KV bytes would travel, prefill → decode."""
 
@@ -169,3 +169,6 @@ class Evidence:
     problems: tuple[str, ...] = ()
     image: str = ""
     tools: tuple[str, ...] = ()
+    copied: tuple[str, ...] = ()
+    in_use: int | None = None
+    """Paths that could have been planned; more than were, where only some were due or too many for one sweep."""

@@ -7,6 +7,7 @@ from kvgate.core import text
 from kvgate.core.evidence import FailureKind
 from kvgate.core.findings import Concern, Finding
 from kvgate.core.judging import Case
+from kvgate.core.extent import sample_of
 from kvgate.core.rates import PathRates
 from kvgate.core.target import TargetView
 
@@ -147,7 +148,9 @@ def _asked(case: Case, between: list[PathRates]) -> list[PathRates]:
 
 def _sample_of(case: Case, between: list[PathRates]) -> str:
     most = case.pool.spec.fabric.schedule.max_paths
-    return f"; they are a sample of {len(between)} paths in use, for schedule.maxPaths is {most}"
+    sample = sample_of(case)
+    left = f"; {sample.told}" if sample else ""
+    return f"; they are a sample of {len(between)} paths in use, for schedule.maxPaths is {most}{left}"
 
 
 def _never_planned(case: Case, between: list[PathRates]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from kvgate.api.status import (
     LayerStatus,
     PathRate,
     RoutingStatus,
+    SampleStatus,
     SharedLinkStatus,
     StratumStatus,
     SuspectStatus,
@@ -25,6 +26,7 @@ from kvgate.core.benchmark_status import benchmark_status
 from kvgate.core.conditions import Turn
 from kvgate.core.estimate import Transfer, break_even, longest_prompt, recompute_seconds
 from kvgate.core.evidence import Layer, Path
+from kvgate.core.extent import sample_of
 from kvgate.core.faults import Suspect
 from kvgate.core.faults_told import explained, named
 from kvgate.core.judged import Judged
@@ -66,6 +68,7 @@ def fabric(case: Case) -> FabricStatus | None:
         measured_at=case.evidence.measured_at,
         expires_at=case.expires_at,
         report=case.evidence.report,
+        sample=_sample(case),
         strata=_strata(case),
         suspects=tuple(_suspect(suspect, case) for suspect in case.suspects[:MOST_LISTED]),
         shared_links=tuple(_shared(link) for link in case.shared_links[:MOST_LISTED]),
@@ -73,6 +76,13 @@ def fabric(case: Case) -> FabricStatus | None:
 
 
 MOST_LISTED = 10
+
+
+def _sample(case: Case) -> SampleStatus | None:
+    found = sample_of(case)
+    if found is None:
+        return None
+    return SampleStatus(paths_in_use=found.in_use, covered=found.covered, never_covered=found.never)
 
 
 def _strata(case: Case) -> tuple[StratumStatus, ...]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kvgate.api.status import BaselineEntry, PoolStatus
-from kvgate.api.words import Capability
+from kvgate.api.words import Capability, SweepExtent
+from kvgate.core.at_once import UNLIMITED, AtOnce
 from kvgate.core.events_seen import Canary
 from kvgate.core.evidence import Path
 from kvgate.core.serving import Exam
@@ -21,6 +22,11 @@ class Measure:
     run_id: str
     paths: tuple[Path, ...]
     reason: str
+    extent: SweepExtent = SweepExtent.ALL
+    number: int = 0
+    at_once: AtOnce = UNLIMITED
+    in_use: int | None = None
+    """How many paths could have been measured."""
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from kvgate.api.status import SweepStatus
+from kvgate.api.words import SweepExtent
 from kvgate.core import text
-from kvgate.core.evidence import Path
 from kvgate.core.evidence_criteria import POD_NODES
+from kvgate.core.extent import at_once, chosen, jitter, measurable, sample_of
 from kvgate.core.findings import Finding
 from kvgate.core.judged import Judged
 from kvgate.core.judging import CLOCK_TOLERANCE, Case
@@ -15,6 +17,7 @@ from kvgate.core.moments import later
 from kvgate.core.runs import run_id
 from kvgate.core.steps import Line, Measure
 from kvgate.core.switching import Move
+from kvgate.core.windows import WindowError, next_opening, window_open
 
 _VOID = frozenset({"NodeNotCovered", "EvidenceOfAnotherPool", "EvidenceOfAnotherRun", "EvidenceExpired"})
 ASK = "the annotation kvgate.dev/measure-requested-at asks for one at once"
@@ -27,22 +30,37 @@ class Wait:
     message: str
     until: datetime | None = None
     line: Line = Line.NOWHERE
+    reason: str = "WaitingForInterval"
 
 
 def sweep_due(case: Case, judged: tuple[Judged, ...]) -> Measure | None:
     """The sweep that should start now; None while suspended, and while there is nothing to measure."""
-    paths = measurable(case)
-    if not judged or not paths:
+    if not judged or not measurable(case):
         return None
     reason = _reason(case, judged)
-    return Measure(run_id(case.pool.uid, case.now), paths, reason) if reason else None
+    if not reason:
+        return None
+    begun = SweepStatus(
+        run_id=run_id(case.pool.uid, case.now),
+        started_at=case.now,
+        reason=reason,
+        extent=_extent(case, judged),
+        number=case.pool.status.sweeps,
+    )
+    return measuring(case, begun)
 
 
-def measurable(case: Case) -> tuple[Path, ...]:
-    """The paths that a sweep may measure now: none of a node to itself, none while the pool rests."""
-    if case.pool.spec.suspend or case.pool.deleted or case.world.claimed_by:
-        return ()
-    return tuple(path for path in case.world.nodes.paths if not path.same_node)
+def measuring(case: Case, meant: SweepStatus) -> Measure:
+    """The step that starts the sweep which the status means; its paths stay what they are while nothing changes."""
+    paths = chosen(case, meant.extent, meant.number, meant.started_at)
+    limits, in_use = at_once(case), len(measurable(case))
+    return Measure(meant.run_id, paths, meant.reason, meant.extent, meant.number, limits, in_use)
+
+
+def _extent(case: Case, judged: tuple[Judged, ...]) -> SweepExtent:
+    if requested(case) or case.from_the_future:
+        return SweepExtent.ALL
+    return SweepExtent.AGAIN if _confirms(judged) else SweepExtent.DUE
 
 
 def _reason(case: Case, judged: tuple[Judged, ...]) -> str:
@@ -54,13 +72,24 @@ def _reason(case: Case, judged: tuple[Judged, ...]) -> str:
         return f"asked for by annotation at {case.pool.measure_requested_at}"
     if _confirms(judged):
         return "the last sweep failed: a second one confirms it or clears it"
-    age = case.now - case.evidence.measured_at
+    age = case.now - _renewed_at(case)
     interval = case.pool.spec.fabric.schedule.interval
-    if age >= interval.delta or case.from_the_future:
+    if age >= interval.delta + jitter(case) or case.from_the_future:
         return f"the last sweep is {text.span(age.total_seconds())} old, interval is {interval}"
     paired = next((entry.chain.sweep for entry in judged if entry.chain and entry.chain.sweep), "")
     void = next((f.reason for e in judged for f in e.verdict.findings if _voids(f)), "")
     return paired or (f"the last sweep does not count: {void}" if void else "")
+
+
+def _renewed_at(case: Case) -> datetime:
+    """Since when the interval counts: the oldest number that counts, or the last sweep where samples take turns."""
+    if case.evidence is None:
+        raise ValueError("nothing was measured yet")
+    newest = case.evidence.measured_at
+    if case.standing is None or case.standing.since >= newest or sample_of(case) is not None:
+        return newest
+    usable = frozenset(measurable(case))
+    return min((s.measured_at for s in case.standing.evidence.samples if s.path in usable), default=newest)
 
 
 def _confirms(judged: tuple[Judged, ...]) -> bool:
@@ -87,10 +116,27 @@ def wait(case: Case, judged: tuple[Judged, ...]) -> Wait | None:
         least = text.span(case.world.least_sweep_interval.total_seconds())
         what = f"the next sweep may begin at {text.moment(begins)}: the operator's probe.minInterval is {least}"
         return Wait(f"{what}, and {ASK}", until=begins)
+    if not confirms and not requested(case) and (closed := _closed(case)):
+        return closed
     if case.world.sweep_waits:
         what = f"the sweep of this pool waits for its turn: {case.world.sweep_waits}"
-        return Wait(what, line=Line.FRONT if confirms else Line.BACK)
+        return Wait(what, line=Line.FRONT if confirms else Line.BACK, reason="WaitingForTurn")
     return None
+
+
+def _closed(case: Case) -> Wait | None:
+    """Where sweeps keep to change windows: until the next one opens. Windows that cannot be read hold nothing up here,
+    for TargetResolved tells of them."""
+    windows = case.pool.spec.change_windows
+    try:
+        if not case.pool.spec.fabric.schedule.only_in_change_windows or window_open(windows, case.now):
+            return None
+        opens = next_opening(windows, case.now)
+    except WindowError:
+        return None
+    when = f"at {text.moment(opens)}" if opens else "never: the pool's owner must correct spec.changeWindows"
+    what = f"the next sweep may begin when a change window opens, {when}, for schedule.onlyInChangeWindows is true"
+    return Wait(f"{what}; {ASK}", until=opens, reason="WaitingForWindow")
 
 
 def _earliest(case: Case) -> datetime | None:
@@ -106,5 +152,5 @@ def next_sweep_in(case: Case) -> timedelta | None:
     """How long until the next scheduled sweep is due and may begin; None before the first."""
     if case.evidence is None:
         return None
-    due = later(case.evidence.measured_at, case.pool.spec.fabric.schedule.interval.delta)
+    due = later(_renewed_at(case), case.pool.spec.fabric.schedule.interval.delta + jitter(case))
     return max(max(due, _earliest(case) or due) - case.now, timedelta(0))

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from kvgate.api.status import SweepStatus
+from kvgate.core.extent import measurable
 from kvgate.core.judged import Judged
 from kvgate.core.judging import Case
 from kvgate.core.moments import later
 from kvgate.core.steps import Abandon, Collect, Introduce, Measure
-from kvgate.core.sweeping import Wait, measurable, sweep_due, wait
+from kvgate.core.sweeping import Wait, measuring, sweep_due, wait
 from kvgate.core.world import Sweep, WalkerState
 
 LOOK_AGAIN_SECONDS = 2.0
@@ -49,7 +50,13 @@ def sweeping(case: Case, judged: tuple[Judged, ...], *, may_start: bool) -> Swee
     waits = wait(case, judged)
     if waits is not None:
         return Sweeping(wait=waits)
-    begun = SweepStatus(run_id=measure.run_id, started_at=case.now, reason=measure.reason)
+    begun = SweepStatus(
+        run_id=measure.run_id,
+        started_at=case.now,
+        reason=measure.reason,
+        extent=measure.extent,
+        number=measure.number,
+    )
     return Sweeping(measure, begun)
 
 
@@ -71,21 +78,21 @@ def _arrived(case: Case, fence: SweepStatus) -> bool:
 def _again(case: Case, fence: SweepStatus, *, may_start: bool) -> Sweeping:
     """Nothing runs of what was meant: start it under its own name. Where nothing is to be measured any more, its time
     is up or it may not be started, the fence falls, so that others get their turn."""
-    paths = measurable(case)
-    if not paths or _overdue(case, fence.started_at):
+    if not measurable(case) or _overdue(case, fence.started_at):
         return Sweeping()
     if case.world.sweep_problem:
         return Sweeping(retries=True)
-    return Sweeping(Measure(fence.run_id, paths, fence.reason) if may_start else None, fence)
+    return Sweeping(measuring(case, fence) if may_start else None, fence)
 
 
 def _recorded(case: Case, fence: SweepStatus, sweep: Sweep) -> Sweeping:
     """The Jobs are remembered once all of them exist; until then, making them is tried again, but not for ever."""
-    nodes = {node for path in measurable(case) for node in (path.source, path.destination)}
+    measure = measuring(case, fence)
+    nodes = {node for path in measure.paths for node in (path.source, path.destination)}
     if nodes <= {job.node for job in case.world.sweep_jobs} or _given_up(case, fence):
         kept = fence.model_copy(update={"jobs": case.world.sweep_jobs})
         return Sweeping(next_step(case, sweep), kept)
-    return Sweeping(Measure(fence.run_id, measurable(case), fence.reason), fence)
+    return Sweeping(measure, fence)
 
 
 def _given_up(case: Case, fence: SweepStatus) -> bool:

@@ -167,7 +167,7 @@ class Directory:
         """Remove sweeps beyond `reports.keep`, index first, so that no index ever names a missing shard; and shards
         that no index names, for the sweep that wrote them never ended."""
         own = [r for r in self.load().reports if r.spec.pool_ref.uid == pool.uid]
-        for report in superseded(own, pool.spec.fabric.reports.keep):
+        for report in superseded(own, pool.spec.fabric.reports.keep, pool.spec.fabric.evidence_ttl.delta):
             (self._reports / f"{pool.namespace}.{report.metadata.name}.yaml").unlink(missing_ok=True)
 
     def _keep(self, path: Path, document: object) -> None:

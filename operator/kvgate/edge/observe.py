@@ -15,6 +15,7 @@ from kvgate.core.evidence import Evidence, NodeIdentity
 from kvgate.core.kvsource import ConfigTexts, kv_size
 from kvgate.core.target import TargetProblem, TargetView
 from kvgate.core.text import listed
+from kvgate.core.topology import KEYS, located
 from kvgate.core.vetoes import KNOWN, Signal, vetoes
 from kvgate.core.workers import WorkerPod
 from kvgate.core.world import Nodes, Pool, World
@@ -196,7 +197,7 @@ def _nodes(spec: PoolSpec, nodes: tuple[NodeView, ...], evidence: tuple[Evidence
     for side in (prefill, decode):
         if isinstance(side, str):
             return Nodes(problem=side)
-    return Nodes(_names(prefill), _names(decode), identities=_identities((*prefill, *decode)))
+    return Nodes(_names(prefill), _names(decode), identities=_identities((*prefill, *decode), label_keys(spec)))
 
 
 def _judged(found: Nodes, objects: Objects, signals: tuple[Signal, ...]) -> Nodes:
@@ -232,8 +233,20 @@ def _names(side: tuple[NodeView, ...] | str) -> tuple[str, ...]:
     return () if isinstance(side, str) else tuple(node.identity.name for node in side)
 
 
-def _identities(nodes: Iterable[NodeView | str]) -> tuple[NodeIdentity, ...]:
-    return tuple({node.identity.name: node.identity for node in nodes if isinstance(node, NodeView)}.values())
+def label_keys(spec: PoolSpec) -> tuple[str, ...]:
+    """The labels that say where a node stands: as the pool names them, and those by which it limits sweeps."""
+    schedule = spec.fabric.schedule
+    return tuple(dict.fromkeys((*(schedule.topology_keys or KEYS), *(limit.key for limit in schedule.per_place))))
+
+
+def _identities(nodes: Iterable[NodeView | str], keys: tuple[str, ...]) -> tuple[NodeIdentity, ...]:
+    seen = (node for node in nodes if isinstance(node, NodeView))
+    return tuple({node.identity.name: placed(node, keys) for node in seen}.values())
+
+
+def placed(node: NodeView, keys: tuple[str, ...]) -> NodeIdentity:
+    """Who the node is, with the labels of these keys alone."""
+    return replace(node.identity, labels=located(node.labels, keys))
 
 
 def _approvals(pool: Pool, objects: Objects) -> tuple[GivenApproval, ...]:

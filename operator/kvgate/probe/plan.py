@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from itertools import product
 
 from kvgate.api.words import Phase
+from kvgate.core.at_once import UNLIMITED, AtOnce
 from kvgate.core.evidence import Path
-from kvgate.probe.colouring import rounds_between
-from kvgate_probe.wire import Pair, Schedule
+from kvgate.probe.colouring import in_order, rounds_of
+from kvgate.probe.limits import within
+from kvgate_probe.wire import Pair, Schedule, Step
 
 
 @dataclass(frozen=True)
@@ -49,14 +51,21 @@ def plan_sweep(
     run_id: str, pool_uid: str, prefill: Iterable[str], decode: Iterable[str], test: LinkTest, phase: Phase
 ) -> SweepPlan:
     """Every prefill → decode path once; the same nodes in any order give the same plan."""
-    sources, destinations = sorted(set(prefill)), sorted(set(decode))
-    every = [Path(a, b) for a, b in product(sources, destinations)]
-    rounds = rounds_between(sources, destinations)
+    paths = [Path(a, b) for a, b in product(sorted(set(prefill)), sorted(set(decode)))]
+    return plan_paths(run_id, pool_uid, paths, test, phase)
+
+
+def plan_paths(
+    run_id: str, pool_uid: str, paths: Iterable[Path], test: LinkTest, phase: Phase, at_once: AtOnce = UNLIMITED
+) -> SweepPlan:
+    """Each of these paths once, in as few rounds as the limits allow; their order changes nothing."""
+    every = in_order(set(paths))
+    rounds = within(rounds_of(every), at_once)
     schedule = Schedule(
         run_id=run_id,
         pool_uid=pool_uid,
         tool=test.tool,
-        rounds=tuple(tuple(Pair(path.source, path.destination) for path in sorted(r)) for r in rounds),
+        rounds=tuple(tuple(Pair(path.source, path.destination) for path in in_order(r)) for r in rounds),
         duration_seconds=test.duration_seconds,
         streams=test.streams,
         port=test.port,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from kvgate.api.objects import FabricReport
@@ -17,6 +17,9 @@ from kvgate.probe.shards import ENCODING
 
 FEWEST_KEPT = 2
 """A failed sweep is confirmed by the one before it, so two are always kept."""
+
+MOST_KEPT = 100
+"""What reports.keep may ask for, and also the most that sweeps of parts may need."""
 
 _SAMPLES_PER_SHARD = 2000
 
@@ -45,6 +48,7 @@ def to_reports(evidence: Evidence, pool_name: str) -> tuple[NamedSpec, ...]:
         shards=refs,
         measured_at=evidence.measured_at,
         paths=len(evidence.planned),
+        in_use=evidence.in_use,
         measured=len(measured),
     )
     return (*shards, NamedSpec(base, index))
@@ -72,9 +76,22 @@ def _sample_out(sample: Sample) -> dict[str, Any]:
     return asdict(sample) | {"measured_at": sample.measured_at.isoformat()}
 
 
-def superseded(own: Sequence[FabricReport], keep: int) -> tuple[FabricReport, ...]:
-    """Sweeps beyond the newest `keep`, or FEWEST_KEPT where that is more, and shards that no kept index names."""
-    return beyond_newest(own, max(FEWEST_KEPT, keep))
+def superseded(own: Sequence[FabricReport], keep: int, ttl: timedelta = timedelta(0)) -> tuple[FabricReport, ...]:
+    """Sweeps beyond the newest `keep`, or FEWEST_KEPT where that is more, and shards that no kept index names. An older
+    one goes no sooner than its TTL is over while newer ones measured only a part of the paths."""
+    return beyond_newest(own, max(FEWEST_KEPT, keep, min(MOST_KEPT, _still_needed(own, ttl))))
+
+
+def _still_needed(own: Sequence[FabricReport], ttl: timedelta) -> int:
+    """How many of the newest sweeps it takes to have measured every path, as far as they are alive."""
+    told = ((r.spec.measured_at, r.spec) for r in own if r.spec.shards and r.spec.measured_at)
+    ended = sorted(told, key=lambda entry: (entry[0], entry[1].run_id), reverse=True)
+    for count, (measured_at, spec) in enumerate(ended):
+        if ended[0][0] - measured_at >= ttl:
+            return count
+        if spec.in_use is None or (spec.paths or 0) >= spec.in_use:
+            return count + 1
+    return len(ended)
 
 
 def read_reports(reports: Iterable[FabricReport], pool_uid: str) -> tuple[tuple[Evidence, ...], tuple[BadReport, ...]]:

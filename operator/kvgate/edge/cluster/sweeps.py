@@ -46,7 +46,7 @@ from kvgate.probe.jobs import (
     schedule_name,
     walker_job,
 )
-from kvgate.probe.plan import LinkTest, plan_sweep
+from kvgate.probe.plan import LinkTest, plan_paths
 from kvgate_probe.fields import WireError
 from kvgate_probe.wire import Schedule, decode_schedule, encode_schedule
 
@@ -173,8 +173,7 @@ def start(client: Client, pool: ReadPool, step: Measure, policy: ProbePolicy) ->
 def _planned(pool: Pool, step: Measure, policy: ProbePolicy) -> Schedule:
     probe = pool.spec.fabric.probe
     test = LinkTest(probe.link.duration.seconds, probe.link.streams, probe.port, most_bytes=policy.most_bytes)
-    sources, destinations = {path.source for path in step.paths}, {path.destination for path in step.paths}
-    return plan_sweep(step.run_id, pool.uid, sources, destinations, test, Phase.ISOLATED).schedule
+    return plan_paths(step.run_id, pool.uid, step.paths, test, Phase.ISOLATED, step.at_once).schedule
 
 
 def _settled_schedule(client: Client, pool: ReadPool, planned: Schedule) -> Schedule:

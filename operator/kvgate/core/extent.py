@@ -1,0 +1,146 @@
+"""What a sweep measures: all paths, those whose evidence is due, or those of the sweep before; and how many at once."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from kvgate.api.words import SweepExtent
+from kvgate.core import text
+from kvgate.core.at_once import AtOnce, PlaceLimit
+from kvgate.core.evidence import Path
+from kvgate.core.judging import Case
+from kvgate.core.sampling import Sampling, sampled
+
+
+def measurable(case: Case) -> tuple[Path, ...]:
+    """The paths that a sweep may measure now: none of a node to itself, none while the pool rests."""
+    if case.pool.spec.suspend or case.pool.deleted or case.world.claimed_by:
+        return ()
+    return tuple(path for path in case.world.nodes.paths if not path.same_node)
+
+
+def chosen(case: Case, extent: SweepExtent, number: int, since: datetime) -> tuple[Path, ...]:
+    """The paths of the pool's sweep of that number, which began at `since`: the same in each turn while the evidence
+    and the nodes are the same.
+
+    First those without a number that counts, a sample of them where they are too many; then, the oldest first, those
+    whose number is half an interval old, for what is due soon goes along.
+    """
+    paths, most = measurable(case), case.pool.spec.fabric.schedule.max_paths
+    if extent is SweepExtent.AGAIN and (again := _again(case, paths)):
+        return again[:most]
+    measured = {} if extent is SweepExtent.ALL else _measured(case)
+    missing = tuple(path for path in paths if path not in measured)
+    if len(missing) > most:
+        nodes, first = case.world.nodes, tuple(path for path in missing if path in case.weights)
+        seen = frozenset(measured)
+        return sampled(Sampling(nodes.prefill, nodes.decode, most, case.pool.uid, number, case.places, seen, first))
+    half = case.pool.spec.fabric.schedule.interval.delta / 2
+    ages = sorted((measured[path], path) for path in paths if path in measured and since - measured[path] >= half)
+    due = frozenset((*missing, *(path for _, path in ages[: most - len(missing)])))
+    return tuple(path for path in paths if path in due) or paths[:most]
+
+
+def _again(case: Case, paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    """What the last sweep measured, and what would tell its suspects apart."""
+    newest = case.world.evidence[0] if case.world.evidence else None
+    if newest is None or newest.pool_uid != case.pool.uid:
+        return ()
+    usable, ends = frozenset(paths), {end for path in paths for end in (path.source, path.destination)}
+    further = (path for path in case.further_tests if {path.source, path.destination} <= ends)
+    return tuple(dict.fromkeys((*(path for path in newest.planned if path in usable), *further)))
+
+
+def _measured(case: Case) -> dict[Path, datetime]:
+    """When each path that has a number which counts now was measured."""
+    if case.standing is None or case.from_the_future:
+        return {}
+    return {s.path: s.measured_at for s in case.standing.evidence.samples if s.bytes_per_second is not None}
+
+
+def jitter(case: Case) -> timedelta:
+    """The delay of the pool's next scheduled sweep, from 0 to fabric.schedule.jitter: the same at each look."""
+    seed = f"{case.pool.uid}/{case.pool.status.sweeps}"
+    share: float = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big") / 2**64
+    whole: timedelta = case.pool.spec.fabric.schedule.jitter.delta
+    return timedelta(seconds=round(share * whole.total_seconds()))
+
+
+def at_once(case: Case) -> AtOnce:
+    """The limits that the spec sets, with the courtesy to serving while it is known to be busy."""
+    schedule = case.pool.spec.fabric.schedule
+    limits = [schedule.max_concurrent_paths]
+    if schedule.while_busy is not None and busy(case):
+        limits.append(schedule.while_busy.max_concurrent_paths)
+    most = min((limit for limit in limits if limit is not None), default=None)
+    labels = {node.name: dict(node.labels) for node in case.world.nodes.identities}
+    places = tuple(
+        PlaceLimit(limit.max_paths, {name: own[limit.key] for name, own in labels.items() if own.get(limit.key)})
+        for limit in schedule.per_place
+    )
+    return AtOnce(most, places)
+
+
+def busy(case: Case) -> bool:
+    """Whether serving is known to be above fabric.schedule.whileBusy.above of the peak that the pool states."""
+    limit, peak = case.pool.spec.fabric.schedule.while_busy, case.pool.spec.workload.peak_requests_per_second
+    observed = case.world.observed_requests_per_second
+    if limit is None or peak is None or observed is None:
+        return False
+    return observed > limit.above.fraction * peak.number
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """What a sample leaves out: of the paths in use, how many the evidence covers now, and how many it never can."""
+
+    in_use: int
+    covered: int
+    at_a_time: int
+    """How many can have evidence at a time: of as many sweeps as begin before that of the first expires."""
+    uncovered: tuple[str, ...] = ()
+    """Nodes that are in no path of the evidence on a side on which they may be used."""
+
+    @property
+    def never(self) -> int:
+        return max(self.in_use - self.at_a_time, 0)
+
+    @property
+    def told(self) -> str:
+        left = self.in_use - self.covered
+        nodes = f" (and node {text.listed(self.uncovered)} is in none)" if self.uncovered else ""
+        what = f"{left} have no evidence now{nodes}"
+        if not self.never:
+            return f"{what}, and sweeps take turns until all have"
+        remedy = "a larger maxPaths, a shorter interval or a longer evidenceTTL covers more"
+        return f"{what}, and {self.never} never have before that of others expires: {remedy}"
+
+
+def sample_of(case: Case) -> Sampled | None:
+    """None where a sweep measures every path in use."""
+    nodes, schedule = case.world.nodes, case.pool.spec.fabric.schedule
+    in_use = len(nodes.prefill) * len(nodes.decode) - len(set(nodes.prefill) & set(nodes.decode))
+    if in_use <= schedule.max_paths:
+        return None
+    prefill, decode = frozenset(nodes.prefill), frozenset(nodes.decode)
+    planned = case.standing.evidence.planned if case.standing else ()
+    covered = [p for p in planned if p.source in prefill and p.destination in decode and not p.same_node]
+    away = (prefill - {path.source for path in covered}) | (decode - {path.destination for path in covered})
+    rounds = max(1, int(_seconds_alive(case) // _seconds_between(case)))
+    turned = max(len(prefill - decode), len(decode - prefill))
+    room = 2 * max(len(prefill), len(decode)) <= schedule.max_paths
+    each = schedule.max_paths - (turned if room else 0)
+    return Sampled(in_use, len(covered), rounds * each, tuple(sorted(away)))
+
+
+def _seconds_alive(case: Case) -> float:
+    fabric = case.pool.spec.fabric
+    return float(fabric.evidence_ttl.seconds - fabric.schedule.sweep_timeout.seconds)
+
+
+def _seconds_between(case: Case) -> float:
+    schedule = case.pool.spec.fabric.schedule
+    least = case.world.least_sweep_interval.total_seconds()
+    return float(max(schedule.interval.seconds + schedule.jitter.seconds, least, 1.0))
