@@ -62,6 +62,7 @@ lock: ## pin every dependency again, with hashes
 	@$(PYTHON) -m uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --extra dev pyproject.toml -o requirements.lock
 	@$(PYTHON) -m uv pip compile --quiet --no-deps --universal --python-version 3.11 --generate-hashes --no-emit-index-url .ci/go.in -o .ci/go.lock
 	@$(PYTHON) -m uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --excludes tests/dynamo_stage/excludes.txt tests/dynamo_stage/requirements.in -o tests/dynamo_stage/requirements.txt
+	@$(PYTHON) -m uv pip compile --quiet --no-deps --universal --python-version 3.11 --generate-hashes --no-emit-index-url tests/nixl/requirements.in -o tests/nixl/requirements.txt
 
 bench: ## measure again what benchmarks/ states (root, Linux)
 	@.ci/bootstrap test

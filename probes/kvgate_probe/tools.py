@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from kvgate_probe.ib_tool import IbReadBw
 from kvgate_probe.iperf3_tool import Iperf3
+from kvgate_probe.nixl_tool import Nixl
 from kvgate_probe.tool import Tool
 from kvgate_probe.ucx_tool import UcxGet
 from kvgate_probe.wire import Schedule, Step
@@ -15,6 +17,8 @@ Make = Callable[[Step, str | None, int | None], Tool]
 TOOLS: Mapping[str, Make] = {
     "iperf3": Iperf3,
     "ucx_get": UcxGet,
+    "nixl": Nixl,
+    "ib_read_bw": IbReadBw,
 }
 
 

@@ -16,15 +16,15 @@ from dataclasses import dataclass, field, replace
 from kvgate_probe import host, running
 from kvgate_probe.budget import SETTING, Allowance
 from kvgate_probe.load import Meter
+from kvgate_probe.paired import not_started, patiently, port_for, served
 from kvgate_probe.peers import Address
 from kvgate_probe.tool import Ran, Serving
-from kvgate_probe.wire import DATA_PORTS, MAX_DOCUMENT_CHARACTERS, Role, Step, Trouble
+from kvgate_probe.wire import MAX_DOCUMENT_CHARACTERS, Role, Step, Trouble
 
 PIECE_BYTES = 32_768
 OUTSTANDING = 64
 MOST_OUTSTANDING_BYTES = 16 << 20
 WARM_UP_BYTES = 4 << 20
-SERVED = "ucx_perftest served, and was ended without a word"
 ENDLESS = 1_000_000_000
 OVERHEAD_SECONDS = 15.0
 TLS, DEVICES, LOG, FAMILIES = "UCX_TLS", "UCX_NET_DEVICES", "UCX_LOG_LEVEL", "UCX_TCP_AF_PRIO"
@@ -59,15 +59,11 @@ class UcxGet:
 
     async def serve(self, control_port: int, allowance: Allowance, local_address: str) -> Serving | Ran:
         del allowance  # kept by the reader
-        port = running.free_port(range(control_port + 1, control_port + 1 + DATA_PORTS), None)
-        if port is None:
-            first, last = control_port + 1, control_port + DATA_PORTS
-            return Ran(trouble=Trouble.PORT_IN_USE, message=f"ports {first} to {last} are all in use")
+        port = port_for(control_port, None)
+        if isinstance(port, Ran):
+            return port
         address = self.bind or local_address
-        try:
-            return _Server(port, await running.start(self.command(port, ENDLESS, address), environment(address)))
-        except OSError as error:
-            return _not_started(error)
+        return await served("ucx_perftest", port, self.command(port, ENDLESS, address), environment(address))
 
     async def run(self, address: Address, allowance: Allowance) -> Ran:
         local = self.bind or host.local_address_towards(address.host)
@@ -75,20 +71,23 @@ class UcxGet:
         if pieces < 1:
             what = f"{allowance.most_bytes} bytes are left, and the warm-up takes {self.warm_up * self.piece_bytes}"
             return Ran(trouble=Trouble.BYTE_BUDGET_SPENT, message=f"{what}: {SETTING} is spent", attempts=0)
+        return await patiently(lambda: self._once(address, pieces, local, allowance.seconds))
+
+    async def _once(self, address: Address, pieces: int, local: str, seconds: float) -> Ran:
         try:
             command = (*self.command(address.port, pieces, address.host), address.host)
             process = await running.start(command, environment(local))
         except OSError as error:
-            return _not_started(error)
-        reading = _Reading(process, allowance.seconds)
+            return not_started("ucx_perftest", error)
+        reading = _Reading(process, seconds)
         try:
-            await asyncio.wait_for(reading.until_read(), allowance.seconds + self.overhead_seconds)
+            await asyncio.wait_for(reading.until_read(), seconds + self.overhead_seconds)
         except TimeoutError:
             reading.late = True
         finally:
             load = reading.meter.stop()
             await running.end(process)
-        return replace(reading.ran(), seconds=allowance.seconds, load=load)
+        return replace(reading.ran(), seconds=seconds, load=load)
 
     @property
     def warm_up(self) -> int:
@@ -160,27 +159,3 @@ class _Reading:
             message = "ucx_perftest did not say a word" if self.late else "ucx_perftest ended without a word"
             return Ran(trouble=Trouble.TOOL_FAILED, message=message)
         return Ran(text, failed=self.read_seconds <= 0, set_up_seconds=self.set_up_seconds)
-
-
-class _Server:
-    def __init__(self, port: int, process: Process) -> None:
-        self.port = port
-        self._process = process
-        self._meter = Meter(process)
-        self._text = asyncio.ensure_future(running.read(process))
-
-    async def ended(self, seconds: float) -> bool:
-        await asyncio.wait({self._text}, timeout=seconds)
-        return self._text.done()
-
-    async def stop(self) -> Ran:
-        """A server whose reader went away may wait for ever, and says nothing meanwhile: it is ended."""
-        load, gone = self._meter.stop(), self._process.returncode
-        await running.end(self._process)
-        text = (await self._text).strip()[:MAX_DOCUMENT_CHARACTERS]
-        return Ran(text or SERVED, failed=bool(gone), load=load)
-
-
-def _not_started(error: OSError) -> Ran:
-    message = f"ucx_perftest cannot be started: {error.strerror}"
-    return Ran(trouble=Trouble.TOOL_FAILED, message=message, attempts=0)

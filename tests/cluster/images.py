@@ -18,7 +18,9 @@ from tests.cluster.cache import CannotRunError, cache_root, fingerprint, made_on
 PROBE_REFERENCE = "kvgate.dev/probe:test"
 PAUSE_REFERENCE = "local.test/pause:1"
 PROBES = Path(__file__).parents[2] / "probes"
-PROBE_PACKAGES = ("python3", "iperf3", "python3-aiohttp", "python3-msgpack", "python3-prometheus-client", "python3-zmq")
+PROBE_PACKAGES = (
+    "python3", "iperf3", "ucx-utils", "python3-aiohttp", "python3-msgpack", "python3-prometheus-client", "python3-zmq",
+)  # fmt: skip
 PROBE_SOURCES = ("kvgate_probe", "kvgate_bench")
 PROBE_USER = 65532
 """The operator's image runs as the same."""

@@ -378,6 +378,22 @@ def test_layers_measured(seen: Case, outcome: Outcome, reason: str) -> None:
     assert found(criteria.layers_measured(seen)) == (outcome, reason)
 
 
+@pytest.mark.parametrize(
+    ("share", "transport", "advised"),
+    [
+        pytest.param(0.57, "tcp", True, id="READ over TCP at 57 % of its link, as NIXL was seen at 10 Gbit/s"),
+        pytest.param(0.96, "tcp", False, id="a transport that keeps up"),
+        pytest.param(0.57, "rdma", False, id="RDMA has no such segments"),
+    ],
+)
+def test_where_the_transport_holds_paths_back_the_segment_size_is_advised(
+    share: float, transport: str, *, advised: bool
+) -> None:
+    reads = [dataclasses.replace(endpoint(one, share * 1e9), transport=transport) for one in PATHS]
+    message = criteria.layers_measured(case(measured=evidence([*everywhere(1e9), *reads]))).message
+    assert ("UCX_TCP_TX_SEG_SIZE" in message) is advised
+
+
 BOTH = {"fabric.probe.phases": ["Isolated", "Concurrent"]}
 CROWDED = everywhere(phase=Phase.CONCURRENT)
 

@@ -26,6 +26,8 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root"),
     pytest.mark.skipif(shutil.which("ucx_perftest") is None, reason="needs ucx-utils"),
 ]
+NIXL = shutil.which("nixl-python")
+"""Leads into NIXL's own environment."""
 RATE = 500_000_000
 PAYLOAD_SHARE = 1448 / 1514
 SINGLE, READ = Step("iperf3", 1, 2), Step("ucx_get", 1, 2, piece_bytes=32_768)
@@ -77,6 +79,20 @@ def test_a_pair_meets_once_for_the_link_with_many_streams_and_one_and_for_the_en
     assert (read.operation, read.transport, read.lanes) == ("get", "tcp", ("tcp/eth0",))
     assert read.set_up_seconds is not None
     assert 0 < read.set_up_seconds < 10
+
+
+@pytest.mark.skipif(NIXL is None, reason="needs NIXL: .ci/bootstrap test")
+@pytest.mark.parametrize("operation", ["read", "write"])
+def test_the_real_nixl_moves_blocks_whose_data_arrive(
+    operation: str, nodes: tuple[LabNode, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KVGATE_NIXL_PYTHON", str(NIXL))
+    link, moved = walk(nodes, schedule(Step("nixl", 1, 3, piece_bytes=32_768, operation=operation)))
+    assert (link.failure, moved.failure) == (None, None)
+    assert (moved.layer, moved.operation, moved.transport) == (Layer.ENDPOINT, operation, "tcp")
+    assert (moved.sums_equal, moved.lanes) == (True, ("tcp/eth0",))
+    assert moved.bytes_per_second == pytest.approx(RATE / 8 * PAYLOAD_SHARE, rel=0.15)
+    assert moved.set_up_seconds is not None
 
 
 def test_the_endpoint_is_measured_over_ipv6_too(nodes: tuple[LabNode, ...]) -> None:

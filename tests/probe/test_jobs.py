@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import kubernetes_validate
@@ -9,7 +10,9 @@ import pytest
 
 from kvgate.api.words import Phase
 from kvgate.core.digests import digest
+from kvgate.core.shoes import Ask, Shoes
 from kvgate.probe.jobs import (
+    COPIED,
     PEERS,
     SCHEDULE_KEY,
     Owner,
@@ -90,6 +93,27 @@ def test_the_schedule_is_read_back_by_the_walker_as_it_was_planned_and_cannot_be
 )
 def test_of_a_walkers_pod(what: str, found: object) -> None:
     assert found, what
+
+
+WORN = Shoes(
+    annotations=(("k8s.v1.cni.cncf.io/networks", "serving/rdma-net"),),
+    resources=(Ask("limits", "rdma/ib", "1"), Ask("requests", "rdma/ib", "1")),
+    environment=(("UCX_TLS", "rc"),),
+    user=1000,
+    host_network=True,
+)
+
+
+def test_a_walker_stands_in_the_shoes_of_its_worker_and_its_job_tells_what_it_copied() -> None:
+    style = PodStyle("i:1", shoes=WORN)
+    made, spec, only = job(style), pod(style), container(style)
+    assert made["spec"]["template"]["metadata"]["annotations"]["k8s.v1.cni.cncf.io/networks"] == "serving/rdma-net"
+    assert only["env"] == [{"name": "UCX_TLS", "value": "rc"}]
+    assert only["resources"]["limits"]["rdma/ib"] == only["resources"]["requests"]["rdma/ib"] == "1"
+    assert (spec["hostNetwork"], spec["securityContext"]["runAsUser"]) == (True, 1000)
+    assert json.loads(made["metadata"]["annotations"][COPIED]) == list(WORN.told)
+    assert COPIED not in job()["metadata"]["annotations"]
+    kubernetes_validate.validate(made, VERSION, strict=True)
 
 
 def test_all_capabilities_are_dropped_and_only_those_of_the_settings_added() -> None:

@@ -31,6 +31,7 @@ from kvgate.api.words import (
     Mode,
     OnConflict,
     Phase,
+    TransferOperation,
 )
 
 Attestations = Annotated[tuple[Word, ...], Field(max_length=32)]
@@ -144,6 +145,8 @@ class LinkProbe(Wire):
     """Parallel streams of one measurement."""
     duration: PositiveDuration = PositiveDuration("10s")
     """Length of one measurement."""
+    single_stream: bool = False
+    """Whether each path is measured with one stream too; the slower of both counts."""
 
 
 class EndpointProbe(Wire):
@@ -151,6 +154,10 @@ class EndpointProbe(Wire):
 
     tool: EndpointTool = EndpointTool.UCX_GET
     """The KV transport itself; none leaves this layer unmeasured."""
+    operation: TransferOperation = TransferOperation.READ
+    """What nixl does: read pulls from the decode side, write pushes from the prefill side. ucx_get always reads."""
+    duration: PositiveDuration = PositiveDuration("5s")
+    """Length of one measurement, in the same meeting of two nodes as the link's."""
     descriptor_bytes: Annotated[int, Field(ge=1, le=1 << 30)] = 32768
     """Size of one transfer: what a KV block is split into."""
     memory: Memory = Memory.HOST

@@ -52,13 +52,17 @@ class FailureKind(StrEnum):
     PARTNER_LOST = "PartnerLost"
     ADDRESS_UNKNOWN = "AddressUnknown"
     BYTE_BUDGET_SPENT = "ByteBudgetSpent"
+    DATA_CORRUPT = "DataCorrupt"
     TOOL_MISSING = "ToolMissing"
     TOOL_FAILED = "ToolFailed"
 
 
-FAULTS_OF_THE_PATH = frozenset({FailureKind.NO_ROUTE, FailureKind.STALLED_FLOW, FailureKind.PARTNER_SILENT})
-"""Failures that say something about the path itself: judged as Unreachable. All others could not look: a connection
-that times out between walkers that have met is as well a NetworkPolicy on the tool's port."""
+FAULTS_OF_THE_PATH = frozenset(
+    {FailureKind.NO_ROUTE, FailureKind.STALLED_FLOW, FailureKind.PARTNER_SILENT, FailureKind.DATA_CORRUPT}
+)
+"""Failures that say something about the path itself: judged as Unreachable, for what arrives changed is of no use. All
+others could not look: a connection that times out between walkers that have met is as well a NetworkPolicy on the
+tool's port."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +159,8 @@ class Uplink:
 class Evidence:
     """The whole outcome of one sweep.
 
-    `image` is the digest of the image that measured, `tools` each tool with its version, where they are known.
+    `image` is the digest of the image that measured, `tools` each tool with its version, where they are known. `copied`
+    says, by node, what the probes had from the workers that they stood for.
     """
 
     run_id: str

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kvgate.api.words import EndpointTool, Memory, Outcome, Phase
 from kvgate.core import text
 from kvgate.core.evidence import FailureKind
@@ -14,6 +16,8 @@ from kvgate.core.target import TargetView
 POD_NODES = "podNodes"
 """The criterion on nodes that pods use and sweeps do not: it calls for a person, not for a sweep."""
 TCP = "tcp"
+ENDPOINT_KEEPS_UP = 0.8
+"""Share of the link. Below it the transport is what holds a path back."""
 TCP_LINK_TRUSTED_UP_TO = 4e9 / 8
 """Bytes per second. Real NIXL followed the TCP link to ±0.5 % up to 2.5 Gbit/s and fell 36-46 % short at 10 Gbit/s."""
 
@@ -212,7 +216,8 @@ def layers_measured(case: Case) -> Finding:
     if not case.fabric.measured:
         return _unmeasured(case, "endpoint")
     if not bare:
-        return _finding("endpoint", Outcome.PASS, "EndpointMeasured", "the KV transport was measured on every path")
+        what = f"the KV transport was measured on every path{_held_back(case.fabric.measured)}"
+        return _finding("endpoint", Outcome.PASS, "EndpointMeasured", what)
     tool = case.pool.spec.fabric.probe.endpoint.tool
     if tool is not EndpointTool.NONE:
         what = f"the spec asks for {tool}, and {len(bare)} of {len(case.fabric.measured)} paths have no number of it"
@@ -228,6 +233,18 @@ def layers_measured(case: Case) -> Finding:
         return _finding("endpoint", Outcome.INCONCLUSIVE, "EndpointUnmeasured", what)
     what = f"no link carries more than {text.rate(fastest)} over TCP, which is below {limit}: the link binds"
     return _finding("endpoint", Outcome.PASS, "LinkBound", what)
+
+
+def _held_back(measured: Sequence[PathRates]) -> str:
+    """What may be done where the transport over TCP, and not the link, is what holds paths back."""
+    slow = [path for path in measured if path.link and path.endpoint and path.endpoint < ENDPOINT_KEEPS_UP * path.link]
+    over_tcp = [path for path in slow if all(sample.transport == TCP for sample in path.samples)]
+    if not over_tcp:
+        return ""
+    worst = min(over_tcp, key=lambda path: (path.endpoint or 0.0) / (path.link or 1.0))
+    told = f"{text.rate(worst.endpoint or 0.0)} of {text.rate(worst.link or 0.0)} on {worst.path}"
+    what = f"; it, and not the link, holds back {len(over_tcp)} of {len(measured)} paths ({told})"
+    return f"{what}: try UCX_TCP_TX_SEG_SIZE=64k on the prefill workers, and measure again"
 
 
 def phases_measured(case: Case) -> Finding:

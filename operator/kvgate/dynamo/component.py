@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kvgate.core.shoes import BAREFOOT, Shoes
 from kvgate.dynamo.argv import CommandLine, read_command_line
 from kvgate.dynamo.container import (
     Container,
@@ -17,8 +18,9 @@ from kvgate.dynamo.container import (
 )
 from kvgate.dynamo.document import Document, at, mapping, pairs, text, whole
 from kvgate.dynamo.engine import EngineSettings, read_engine
-from kvgate.dynamo.fabric import fabric_class, fabric_resources, gpus_per_pod
+from kvgate.dynamo.fabric import claims, fabric_class, fabric_resources, gpus_per_pod
 from kvgate.dynamo.roles import advertised_mode, frontend_mode, migration_limit, role_of
+from kvgate.dynamo.shoes import read_shoes
 from kvgate.dynamo.words import FabricClass, ReplicasOwner, Role, RouterMode, Source
 
 _VERSION = re.compile(r":v?(\d{1,4})\.(\d{1,4})\.(\d{1,4})(?![0-9.])")
@@ -63,6 +65,7 @@ class Component:
     fabric_resources: tuple[Resource, ...]
     node_selector: tuple[tuple[str, str], ...]
     annotations: tuple[tuple[str, str], ...]
+    shoes: Shoes = BAREFOOT
 
     @property
     def determinable(self) -> bool:
@@ -147,6 +150,7 @@ def describe(parts: Parts, graph_env: tuple[EnvEntry, ...], framework: str, *, p
         fabric_resources=fabric_resources(container),
         node_selector=pairs(at(parts.pod, "spec", "nodeSelector")),
         annotations=pairs(at(parts.pod, "metadata", "annotations")),
+        shoes=read_shoes(parts.pod, env, (*fabric_resources(container), *claims(container))),
     )
 
 

@@ -17,6 +17,11 @@ def fabric_resources(container: Container) -> tuple[Resource, ...]:
     return tuple(resource for resource in container.resources if _fabric_of(resource.name) is not None)
 
 
+def claims(container: Container) -> tuple[Resource, ...]:
+    """Devices that the container has by a resource claim: no probe can have them beside it."""
+    return tuple(resource for resource in container.resources if resource.section == "claims")
+
+
 def fabric_class(container: Container, pod: Document) -> FabricClass:
     asked = {_fabric_of(resource.name) for resource in container.resources}
     if "rdma" in text(at(pod, "metadata", "annotations", _GKE_INTERFACES)) or _claims_roce(pod):

@@ -6,6 +6,7 @@ from kvgate.api.status import BaselineEntry
 from kvgate.api.words import Capability, Outcome
 from kvgate.core import target as core
 from kvgate.core.findings import Concern, Finding
+from kvgate.core.shoes import Shoes
 from kvgate.dynamo.hands import hands
 from kvgate.dynamo.patch import baseline, conflicts
 from kvgate.dynamo.projection import projection_json, target_projection
@@ -97,6 +98,11 @@ def _pods(read: Target, role: Role) -> int | None:
 def placement(read: Target, role: Role) -> dict[str, str]:
     """The node labels that the worker of this role asks for, split or not; empty when it asks for none."""
     return next((dict(worker.node_selector) for worker, given in assigned(read) if given is role), {})
+
+
+def shoes(read: Target, role: Role) -> Shoes:
+    """What a probe copies of the worker of this role, split or not."""
+    return next((worker.shoes for worker, given in assigned(read) if given is role), Shoes())
 
 
 def block_tokens(read: Target) -> int | None:

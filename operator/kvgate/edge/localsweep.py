@@ -16,6 +16,7 @@ from kvgate.edge.localjobs import Host, Progress, run_walkers
 from kvgate.edge.nodes import LOOPBACK, NETWORK_NAMESPACE, NodeView
 from kvgate.edge.objects import Objects
 from kvgate.probe.identities import identified
+from kvgate.probe.asked import further_steps
 from kvgate.probe.plan import LinkTest, SweepPlan, plan_sweep
 from kvgate.probe.results import Setting, read_logs
 from kvgate_probe.wire import DATA_PORTS
@@ -82,6 +83,7 @@ def _plan(pool: Pool, step: Measure, nodes: Sequence[NodeView]) -> SweepPlan:
         streams=probe.link.streams,
         port=probe.port,
         paced_bits_per_second=round(min(paces) * 8) if paces else None,
+        further=further_steps(probe),
     )
     sources, destinations = _ends(step.paths)
     return plan_sweep(step.run_id, pool.uid, sources, destinations, test, Phase.ISOLATED)

@@ -8,7 +8,7 @@ from kvgate.core.evidence import Failure, FailureKind
 from kvgate.probe.iperf3_errors import quoted
 from kvgate.probe.iperf3_guard import plain_address
 from kvgate.probe.measured import Accepted, Expected, Reader
-from kvgate.probe.readers import READERS
+from kvgate.probe.readers import reader_of
 from kvgate.probe.ucx_reading import TCP
 from kvgate_probe.wire import Result, Role, Schedule, Step
 
@@ -29,7 +29,7 @@ def weigh(
 
     `addresses` are those that the other end's walker may have; empty where not known.
     """
-    reader = READERS[step.tool]
+    reader = reader_of(step)
     teller, other = ends.told_by(reader.teller)
     if teller is None:
         return _only_the_other(other)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kvgate.api.wire import API_VERSION
 from kvgate.core.digests import digest
+from kvgate.core.shoes import BAREFOOT, Shoes
 from kvgate_probe.wire import Schedule, encode_schedule
 
 Manifest = dict[str, object]
@@ -16,6 +18,8 @@ POOL_UID = "kvgate.dev/pool-uid"
 RUN = "kvgate.dev/run"
 NODE = "kvgate.dev/node"
 PEERS = "kvgate.dev/peers"
+COPIED = "kvgate.dev/copied"
+"""On a Job: what its pod has from the worker that it stands for, a JSON list of words."""
 SCHEDULE_DIGEST = "kvgate.dev/schedule-digest"
 SCHEDULE_KEY = "schedule.json"
 CONTAINER = "walker"
@@ -58,6 +62,13 @@ class PodStyle:
     tolerations: Sequence[Mapping[str, object]] = ()
     host_network: bool = False
     capabilities: tuple[str, ...] = ()
+    shoes: Shoes = BAREFOOT
+    memory: str = "256Mi"
+    """The container's limit; tools that hold large buffers need more."""
+
+    @property
+    def on_host_network(self) -> bool:
+        return self.host_network or self.shoes.host_network
 
 
 def schedule_name(owner: Owner, run_id: str) -> str:
@@ -82,7 +93,7 @@ def deadline_seconds(schedule: Schedule, timeout_seconds: float) -> int:
     """How long one walker may take: its rounds with their overhead, and partners that fall silent; the sweep's own
     timeout at most."""
     nodes = {end for pairs in schedule.rounds for pair in pairs for end in (pair.source, pair.destination)}
-    rounds = len(schedule.rounds) * (schedule.duration_seconds + ROUND_SECONDS)
+    rounds = len(schedule.rounds) * (schedule.round_seconds + ROUND_SECONDS * len(schedule.steps))
     return max(1, round(min(timeout_seconds, START_SECONDS + rounds + SILENCE_SECONDS * len(nodes))))
 
 
@@ -139,8 +150,12 @@ def walker_job(owner: Owner, schedule: Schedule, seat: Seat, style: PodStyle, ti
         name=job_name(owner, run_id, seat.node),
         pod=_pod(schedule_name(owner, run_id), seat, style),
         deadline_seconds=deadline_seconds(schedule, timeout_seconds),
-        notes={SCHEDULE_DIGEST: digest(encode_schedule(schedule)), NODE: seat.node},
-        pod_notes={NODE: seat.node},
+        notes={
+            SCHEDULE_DIGEST: digest(encode_schedule(schedule)),
+            NODE: seat.node,
+            **({COPIED: json.dumps(list(style.shoes.told))} if style.shoes.told else {}),
+        },
+        pod_notes={NODE: seat.node, **dict(style.shoes.annotations)},
     ).manifest(owner, run_id)
 
 
@@ -164,8 +179,8 @@ def _pod(schedule: str, seat: Seat, style: PodStyle) -> Manifest:
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _only(seat)}},
         "securityContext": {
             "runAsNonRoot": True,
-            "runAsUser": PROBE_USER,
-            "runAsGroup": PROBE_USER,
+            "runAsUser": style.shoes.user or PROBE_USER,
+            "runAsGroup": style.shoes.group or PROBE_USER,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "containers": [_container(seat.node, style)],
@@ -175,7 +190,7 @@ def _pod(schedule: str, seat: Seat, style: PodStyle) -> Manifest:
             {"name": "scratch", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}},
         ],
     }
-    if style.host_network:
+    if style.on_host_network:
         pod |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
     if style.tolerations:
         pod["tolerations"] = [dict(toleration) for toleration in style.tolerations]
@@ -186,7 +201,12 @@ def _container(node: str, style: PodStyle) -> Manifest:
     capabilities: Manifest = {"drop": ["ALL"]}
     if style.capabilities:
         capabilities["add"] = list(style.capabilities)
-    return {
+    requests: Manifest = {"cpu": "250m", "memory": "64Mi"}
+    limits: Manifest = {"cpu": "4", "memory": style.memory}
+    for ask in style.shoes.resources:
+        (limits if ask.section == "limits" else requests)[ask.name] = ask.quantity
+    environment = [{"name": name, "value": value} for name, value in style.shoes.environment]
+    return ({"env": environment} if environment else {}) | {
         "name": CONTAINER,
         "image": style.image,
         "imagePullPolicy": "IfNotPresent",
@@ -194,10 +214,7 @@ def _container(node: str, style: PodStyle) -> Manifest:
             *("walk", "--schedule", f"/etc/kvgate/schedule/{SCHEDULE_KEY}", "--peers", "/etc/kvgate/pod/peers"),
             *("--node", node, "--termination-log", "/dev/termination-log"),
         ],
-        "resources": {
-            "requests": {"cpu": "250m", "memory": "64Mi"},
-            "limits": {"cpu": "4", "memory": "256Mi"},
-        },
+        "resources": {"requests": requests, "limits": limits},
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,

@@ -18,7 +18,7 @@ from kvgate_probe.wire import Pair, Schedule, Step
 class LinkTest:
     """How one path is tested; the line rate (bytes per second) and the pace (bits per second) where known.
 
-    `most_bytes` is what the whole sweep may send, None for no limit.
+    `most_bytes` is what the whole sweep may send, None for no limit; `further` is what each pair is tested for besides.
     """
 
     duration_seconds: float
@@ -28,6 +28,7 @@ class LinkTest:
     line_rate_bytes_per_second: float | None = None
     paced_bits_per_second: int | None = None
     most_bytes: int | None = None
+    further: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class SweepPlan:
     @property
     def seconds(self) -> float:
         """The time that the tests alone take, without start-up and rendezvous."""
-        return len(self.schedule.rounds) * self.schedule.duration_seconds
+        return len(self.schedule.rounds) * self.schedule.round_seconds
 
 
 def plan_sweep(
@@ -73,6 +74,7 @@ def plan_paths(
         line_rate_bytes_per_second=test.line_rate_bytes_per_second,
         paced_bits_per_second=test.paced_bits_per_second,
         most_bytes=test.most_bytes,
+        further=test.further,
     )
     return SweepPlan(
         schedule=schedule,

@@ -69,6 +69,7 @@ def _frame_out(evidence: Evidence) -> dict[str, Any]:
         "measured_at": evidence.measured_at.isoformat(),
         "image": evidence.image,
         "tools": list(evidence.tools),
+        "copied": list(evidence.copied),
     }
 
 
@@ -115,6 +116,7 @@ def _read(name: str, index: ReportSpec, measured_at: datetime, bodies: list[dict
         problems=tuple(str(problem) for problem in frame["problems"]),
         image=_text(frame.get("image", "")),
         tools=tuple(_text(tool) for tool in frame.get("tools", ())),
+        copied=tuple(_text(one) for one in frame.get("copied", ())),
     )
 
 

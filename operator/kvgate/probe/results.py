@@ -10,7 +10,7 @@ from kvgate.core.evidence import Failure, FailureKind, Path, Sample
 from kvgate.probe.ends import Ends, weigh
 from kvgate.probe.identities import Interface, interfaces
 from kvgate.probe.measured import Accepted
-from kvgate.probe.readers import READERS
+from kvgate.probe.readers import READERS, reader_of
 from kvgate.probe.samples import sample_of
 from kvgate.probe.slots import slots
 from kvgate_probe.wire import Pair, Result, Role, Schedule, Step, Summary, Test, Unreadable, decode_line, decode_summary
@@ -54,6 +54,9 @@ class _Line:
 
 def read_logs(schedule: Schedule, logs: Mapping[str, str], setting: Setting) -> Reading:
     """`logs` is node → what its walker printed. Never raises; what is not accepted is named in `problems`."""
+    strange = sorted({step.tool for step in schedule.steps} - READERS.keys())
+    if strange:
+        return Reading((), (f"the schedule names {len(strange)} tools that this version cannot read",))
     problems: list[str] = []
     tests = {(test.pair, test.step): test for test in schedule.tests()}
     lines = [line for node in sorted(logs) for line in _lines(node, logs[node], problems)]
@@ -116,7 +119,7 @@ def _stranger(result: Result, schedule: Schedule, test: Test | None) -> str:
 def _of_planned_length(result: Result, step: Step, schedule: Schedule) -> bool:
     """A limit on bytes makes a sender's tests shorter, to whole seconds, and those of one who reads from it."""
     seconds, planned = result.planned_seconds, step.seconds
-    pulled = READERS[step.tool].teller is Role.DESTINATION
+    pulled = reader_of(step).teller is Role.DESTINATION
     limited = schedule.most_bytes is not None and (result.role is Role.SOURCE or pulled)
     return seconds == planned or (limited and 1 <= seconds < planned and seconds.is_integer())
 
@@ -127,7 +130,7 @@ def _sample(test: Test, results: Sequence[Result], schedule: Schedule, setting: 
     source, destination = next(iter(sources), None), next(iter(destinations), None)
     count = max(len(sources), len(destinations))
     step, ends = schedule.steps[test.step], Ends(source, destination)
-    told = READERS[step.tool].teller is Role.SOURCE
+    told = reader_of(step).teller is Role.SOURCE
     addresses = setting.addresses.get(test.pair.destination if told else test.pair.source, frozenset())
     outcome: Accepted | Failure
     if count > 1:

@@ -13,7 +13,7 @@ from kvgate.probe.ends import LOOPBACK, Ends, counted_bytes
 from kvgate.probe.flows import hash_limited
 from kvgate.probe.iperf3_guard import plain_address
 from kvgate.probe.measured import Accepted, Reader
-from kvgate.probe.readers import READERS
+from kvgate.probe.readers import reader_of
 from kvgate.probe.starved import starved
 from kvgate.probe.ucx_reading import TCP
 from kvgate_probe.wire import Result, Schedule, Step
@@ -25,7 +25,7 @@ def sample_of(
     path: Path, schedule: Schedule, step: Step, measured_at: datetime, outcome: Accepted | Failure, ends: Ends
 ) -> Sample:
     """Bytes per second of payload by the receiver's count, or the failure; the layer is the tool's."""
-    reader, source = READERS[step.tool], ends.source
+    reader, source = reader_of(step), ends.source
     teller, _ = ends.told_by(reader.teller)
     accepted = outcome if isinstance(outcome, Accepted) else None
     numbers = accepted.numbers if accepted else None

@@ -44,7 +44,7 @@ def read_ucx(text: str, expected: Expected) -> Accepted | Failure:
             raise _nothing(text, lanes, expected)
         numbers = _numbers(text, rows[-1], expected)
         _check_rate(numbers, rows[-1][2], expected)
-        return Accepted(numbers, Flows(), "", _checked_transport(lanes), lanes)
+        return Accepted(numbers, Flows(), "", checked_transport(lanes), lanes)
     except Refused as refused:
         return refused.failure
 
@@ -71,7 +71,8 @@ def _check_rate(numbers: Numbers, told: float, expected: Expected) -> None:
         raise Refused(FailureKind.IMPLAUSIBLE, message)
 
 
-def _checked_transport(lanes: tuple[str, ...]) -> str:
+def checked_transport(lanes: tuple[str, ...]) -> str:
+    """Raises Refused where bytes went by no network, or by what nobody knows."""
     transport = transport_of(lanes)
     if transport == SHARED_MEMORY:
         message = f"read by {', '.join(lanes)}: not over a network between two nodes"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
@@ -21,7 +22,7 @@ from kvgate.edge.cluster.walkers import address_of, is_owned
 from kvgate.edge.errors import MeasureError
 from kvgate.probe.identities import identified
 from kvgate.probe.indexes import report_name
-from kvgate.probe.jobs import CONTAINER, POOL_UID, SCHEDULE_DIGEST, Owner, labels, owned_by
+from kvgate.probe.jobs import CONTAINER, COPIED, POOL_UID, SCHEDULE_DIGEST, Owner, labels, owned_by
 from kvgate.probe.reports import NamedSpec, superseded, to_reports
 from kvgate.probe.results import MOST_LOG_CHARACTERS, Reading, Setting, read_logs
 from kvgate_probe.wire import Schedule, encode_schedule
@@ -65,7 +66,24 @@ def gather(
         nodes=identified((node for node in world.nodes.identities if node.name in used), read.interfaces),
         image=image_of(known.values()),
         problems=(*_troubles(world, step), *problems, *read.problems),
+        copied=copied_by(seen.jobs, recorded),
     )
+
+
+def copied_by(jobs: Sequence[Document], recorded: Sequence[SweepJob]) -> tuple[str, ...]:
+    """What the pods of the recorded Jobs had from the workers that they stood for, each with its node."""
+    nodes = {job.uid: job.node for job in recorded}
+    notes = {nodes.get(text(at(job, "metadata", "uid")), ""): job for job in jobs}
+    told = ((node, text(at(notes[node], "metadata", "annotations", COPIED))) for node in sorted(notes) if node)
+    return tuple(f"{node}: {shown(word)}" for node, note in told for word in _words(note))
+
+
+def _words(note: str) -> tuple[str, ...]:
+    try:
+        found = json.loads(note or "[]")
+    except ValueError:
+        return ()
+    return tuple(word for word in found if isinstance(word, str)) if isinstance(found, list) else ()
 
 
 def image_of(pods: Iterable[Document]) -> str:

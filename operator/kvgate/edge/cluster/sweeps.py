@@ -12,10 +12,14 @@ from kvgate.api.status import SweepJob
 from kvgate.api.words import Phase
 from kvgate.core.digests import digest
 from kvgate.core.evidence import Path
+from kvgate.core.shoes import Shoes
 from kvgate.core.steps import Measure
 from kvgate.core.vetoes import KNOWN, Signal
 from kvgate.core.world import Pool, Sweep, World
 from kvgate.dynamo.document import at, mapping, mappings, text
+from kvgate.dynamo.shape import Target
+from kvgate.dynamo.view import shoes
+from kvgate.dynamo.words import Role
 from kvgate.edge.cluster.client import CONFIG_MAPS, CORE_EVENTS, JOBS, PODS, Client, Document, Query
 from kvgate.edge.cluster.reading import ReadPool
 from kvgate.edge.cluster.refusals import Conflict, NotFound
@@ -32,7 +36,8 @@ from kvgate.edge.cluster.walkers import (
     walkers,
 )
 from kvgate.edge.errors import MeasureError
-from kvgate.edge.observe import target_document
+from kvgate.edge.observe import target_document, target_of
+from kvgate.probe.asked import further_steps, memory_for
 from kvgate.probe.jobs import (
     HOSTNAME,
     LARGEST_SCHEDULE_BYTES,
@@ -158,7 +163,8 @@ def start(client: Client, pool: ReadPool, step: Measure, policy: ProbePolicy) ->
     if not set(nodes_of(planned)) <= set(nodes_of(schedule)):
         clear(client, pool.owner, step.run_id)
         return
-    style = PodStyle(policy.image, tolerations(pool), pool.spec.fabric.probe.host_network, policy.capabilities)
+    styles = {role: _style(pool, policy, role) for role in (Role.PREFILL, Role.DECODE)}
+    sources = {path.source for path in paths_of(schedule)}
     timeout = pool.spec.fabric.schedule.sweep_timeout.seconds
     hostnames = {node.identity.name: node.labels.get(HOSTNAME, "") for node in pool.objects.nodes}
     for node in nodes_of(schedule):
@@ -166,13 +172,41 @@ def start(client: Client, pool: ReadPool, step: Measure, policy: ProbePolicy) ->
             client,
             pool.owner,
             schedule,
-            walker_job(pool.owner, schedule, Seat(node, hostnames.get(node) or node), style, timeout),
+            walker_job(
+                pool.owner,
+                schedule,
+                Seat(node, hostnames.get(node) or node),
+                styles[Role.PREFILL if node in sources else Role.DECODE],
+                timeout,
+            ),
         )
+
+
+def _style(pool: ReadPool, policy: ProbePolicy, role: Role) -> PodStyle:
+    """A walker stands in the shoes of the worker of its node's role; of what the settings forbid, it does without."""
+    source = target_document(pool, pool.objects)
+    read = target_of(source) if source else None
+    worn = shoes(read, role) if isinstance(read, Target) else Shoes()
+    return PodStyle(
+        image=policy.image,
+        tolerations=tolerations(pool),
+        host_network=pool.spec.fabric.probe.host_network,
+        capabilities=policy.capabilities,
+        shoes=worn.allowed(policy.capabilities, host_network=policy.allow_host_network),
+        memory=memory_for(pool.spec.fabric.probe),
+    )
 
 
 def _planned(pool: Pool, step: Measure, policy: ProbePolicy) -> Schedule:
     probe = pool.spec.fabric.probe
-    test = LinkTest(probe.link.duration.seconds, probe.link.streams, probe.port, most_bytes=policy.most_bytes)
+    test = LinkTest(
+        probe.link.duration.seconds,
+        probe.link.streams,
+        probe.port,
+        tool=probe.link.tool.value,
+        most_bytes=policy.most_bytes,
+        further=further_steps(probe),
+    )
     return plan_paths(step.run_id, pool.uid, step.paths, test, Phase.ISOLATED, step.at_once).schedule
 
 

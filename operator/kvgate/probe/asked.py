@@ -1,0 +1,30 @@
+"""What a pool's spec asks of each meeting of two walkers: the test of the link, and what comes after it."""
+
+from __future__ import annotations
+
+from kvgate.api.pool import EndpointProbe, LinkProbe, Probe
+from kvgate.api.words import EndpointTool
+from kvgate_probe.wire import Step
+
+
+def further_steps(probe: Probe) -> tuple[Step, ...]:
+    """The tests that follow the link's first one: one stream where that is asked for, and the KV transport itself."""
+    return (*_single_stream(probe.link), *_endpoint(probe.endpoint))
+
+
+def _single_stream(link: LinkProbe) -> tuple[Step, ...]:
+    if not link.single_stream or link.streams == 1:
+        return ()
+    return (Step(link.tool.value, 1, link.duration.seconds),)
+
+
+def _endpoint(endpoint: EndpointProbe) -> tuple[Step, ...]:
+    if endpoint.tool is EndpointTool.NONE:
+        return ()
+    operation = endpoint.operation.value if endpoint.tool is EndpointTool.NIXL else ""
+    return (Step(endpoint.tool.value, 1, endpoint.duration.seconds, endpoint.descriptor_bytes, operation),)
+
+
+def memory_for(probe: Probe) -> str:
+    """The limit of a walker's container: NIXL and its libraries take more than iperf3 and ucx_perftest do."""
+    return "768Mi" if probe.endpoint.tool is EndpointTool.NIXL else "256Mi"
