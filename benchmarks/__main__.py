@@ -8,6 +8,7 @@ from benchmarks import (
     decide_scaling,
     estimate_against_truth,
     operator_load,
+    planning,
     routing_aa,
     routing_ab_power,
     shadow_overhead,
@@ -22,6 +23,7 @@ if __name__ == "__main__":
         for name, run in (
             ("decide_scaling", decide_scaling.main),
             ("sweep_overhead", sweep_overhead.main),
+            ("planning", planning.main),
             ("estimate_against_truth", estimate_against_truth.main),
             ("operator_load", operator_load.main),
             ("sweep_in_cluster", sweep_in_cluster.main),

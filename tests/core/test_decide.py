@@ -424,7 +424,10 @@ REQUEUE: dict[str, tuple[Change, float]] = {
     "at once after a record": (lambda s: proposed(s).approved().after().switched(Switch.ON), 1),
     "at once while an operation is in flight": (lambda s: proposed(s).approved().after(), 1),
     "at the latest in five minutes": (proposed, 300),
-    "when the next sweep is due": (lambda s: proposed(s).but(now=NOW + timedelta(hours=22, minutes=58)), 120),
+    "when the next sweep is due": (
+        lambda s: proposed(s.asking(fabric__schedule__jitter="0s")).but(now=NOW + timedelta(hours=22, minutes=58)),
+        120,
+    ),
 }
 
 

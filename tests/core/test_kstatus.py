@@ -230,7 +230,7 @@ ROUTINE: dict[str, Change] = {
 @pytest.mark.parametrize("change", ROUTINE.values(), ids=ROUTINE)
 def test_a_routine_sweep_leaves_ready_as_it_was(change: Change) -> None:
     before = change(Scene()).after()
-    due = before.later(hours=24)
+    due = before.later(hours=24, minutes=15)
     assert any(type(step).__name__ == "Measure" for step in due.decide().steps)
     assert condition(due.decide().status, READY) == condition(before.status, READY)
     assert condition(due.but(sweeping=True).decide().status, READY) == condition(before.status, READY)

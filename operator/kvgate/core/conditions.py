@@ -103,7 +103,10 @@ def fabric_measured(turn: Turn) -> Said:
         return unknown("SweepTroubled", f"{trouble}; {bad.message}")
     if bad.reason == "NotMeasured" and turn.wait:
         what = f"{bad.message}; {turn.wait.message}"
-        return unknown(turn.wait.reason, what)
+        by = turn.wait
+        return unknown(
+            "WaitingForTurn" if by.line else "WaitingForWindow" if by.window else "WaitingForInterval", what
+        )
     if bad.reason == "NotMeasured":
         return unknown("Measuring" if turn.measuring else bad.reason, bad.message)
     problems = turn.case.evidence.problems if turn.case.evidence else ()

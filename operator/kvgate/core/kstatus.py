@@ -166,7 +166,11 @@ def first_sweep(turn: Turn) -> tuple[Said, ConditionType | None] | None:
     if turn.case.world.sweep_problem:
         return unknown("SweepTroubled", turn.case.world.sweep_problem), _RECONCILING
     if turn.wait is not None:
-        return unknown(turn.wait.reason, turn.wait.message), _RECONCILING
+        by = turn.wait
+        reconciling = unknown(
+            "WaitingForTurn" if by.line else "WaitingForWindow" if by.window else "WaitingForInterval", by.message
+        )
+        return reconciling, _RECONCILING
     return (unknown("Measuring", "the first sweep has not ended yet"), _RECONCILING) if turn.measuring else None
 
 

@@ -25,12 +25,13 @@ ASK = "the annotation kvgate.dev/measure-requested-at asks for one at once"
 
 @dataclass(frozen=True)
 class Wait:
-    """Why a sweep that is due does not start: until a moment, or until other pools' sweeps have ended."""
+    """Why a sweep that is due does not start: until a moment, which may be the opening of a change window, or until
+    other pools' sweeps have ended."""
 
     message: str
     until: datetime | None = None
     line: Line = Line.NOWHERE
-    reason: str = "WaitingForInterval"
+    window: bool = False
 
 
 def sweep_due(case: Case, judged: tuple[Judged, ...]) -> Measure | None:
@@ -120,7 +121,7 @@ def wait(case: Case, judged: tuple[Judged, ...]) -> Wait | None:
         return closed
     if case.world.sweep_waits:
         what = f"the sweep of this pool waits for its turn: {case.world.sweep_waits}"
-        return Wait(what, line=Line.FRONT if confirms else Line.BACK, reason="WaitingForTurn")
+        return Wait(what, line=Line.FRONT if confirms else Line.BACK)
     return None
 
 
@@ -136,7 +137,7 @@ def _closed(case: Case) -> Wait | None:
         return None
     when = f"at {text.moment(opens)}" if opens else "never: the pool's owner must correct spec.changeWindows"
     what = f"the next sweep may begin when a change window opens, {when}, for schedule.onlyInChangeWindows is true"
-    return Wait(f"{what}; {ASK}", until=opens, reason="WaitingForWindow")
+    return Wait(f"{what}; {ASK}", until=opens, window=True)
 
 
 def _earliest(case: Case) -> datetime | None:
