@@ -15,6 +15,7 @@ from benchmarks import (
     sweep_in_cluster,
     sweep_overhead,
     switching_detection,
+    switching_requests,
 )
 
 if __name__ == "__main__":
@@ -22,8 +23,8 @@ if __name__ == "__main__":
         name
         for name, run in (
             ("decide_scaling", decide_scaling.main),
-            ("sweep_overhead", sweep_overhead.main),
             ("planning", planning.main),
+            ("sweep_overhead", sweep_overhead.main),
             ("estimate_against_truth", estimate_against_truth.main),
             ("operator_load", operator_load.main),
             ("sweep_in_cluster", sweep_in_cluster.main),
@@ -31,6 +32,7 @@ if __name__ == "__main__":
             ("routing_aa", routing_aa.main),
             ("shadow_overhead", shadow_overhead.main),
             ("switching_detection", switching_detection.main),
+            ("switching_requests", switching_requests.main),
         )
         if not run()
     ]

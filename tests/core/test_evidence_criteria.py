@@ -156,10 +156,9 @@ def test_a_time_at_the_end_of_the_calendar_raises_nothing(year: int) -> None:
     assert criteria.evidence_fresh(seen).outcome is not Outcome.PASS
 
 
-def one_node(**fields: str) -> Case:
+def one_node(uid: str = "uid-d1", boot_id: str = "boot-d1", kernel: str = "6.18") -> Case:
     """Node d1 as it was measured, with what it says of itself now."""
-    now = dataclasses.replace(NodeIdentity("d1", "uid-d1", "boot-d1", "6.18"), **fields)
-    return case(on=nodes(identities=identities(d1=now)))
+    return case(on=nodes(identities=identities(d1=NodeIdentity("d1", uid, boot_id, kernel))))
 
 
 @pytest.mark.parametrize(

@@ -182,13 +182,6 @@ class Probe(Wire):
     """Capacity under serving load over capacity idle."""
 
 
-class Schedule(Wire):
-    """When paths are measured, and how many."""
-
-    interval: PositiveDuration = PositiveDuration("24h")
-    """Time between sweeps."""
-    jitter: Duration = Duration("10m")
-    """Most that is added to each interval, a different part of it each time: so that pools do not sweep together."""
 class PlaceLimit(Wire):
     """How many paths may load the way into or out of one place at a time."""
 
@@ -207,6 +200,13 @@ class WhileBusy(Wire):
     """Paths measured at once by a sweep that begins meanwhile."""
 
 
+class Schedule(Wire):
+    """When paths are measured, and how many."""
+
+    interval: PositiveDuration = PositiveDuration("24h")
+    """Time between sweeps."""
+    jitter: Duration = Duration("10m")
+    """Most that is added to each interval, a different part of it each time: so that pools do not sweep together."""
     max_paths: Annotated[int, Field(ge=1, le=1_000_000)] = 4096
     """Paths measured in one sweep; of more, a sample is taken by topologyKeys, another one each time."""
     topology_keys: Annotated[tuple[Annotated[str, Field(min_length=1, max_length=317)], ...], Field(max_length=16)] = ()

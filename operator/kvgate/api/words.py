@@ -56,7 +56,7 @@ class EndpointTool(StrEnum):
 
 
 class SweepExtent(StrEnum):
-    """What a sweep measures: all paths in use, those whose evidence is missing, changed or ages, or those of the last."""
+    """What a sweep measures: all paths in use, those whose evidence is missing, changed or old, or the last one's."""
 
     ALL = "All"
     DUE = "Due"

@@ -104,9 +104,7 @@ def fabric_measured(turn: Turn) -> Said:
     if bad.reason == "NotMeasured" and turn.wait:
         what = f"{bad.message}; {turn.wait.message}"
         by = turn.wait
-        return unknown(
-            "WaitingForTurn" if by.line else "WaitingForWindow" if by.window else "WaitingForInterval", what
-        )
+        return unknown("WaitingForTurn" if by.line else "WaitingForWindow" if by.window else "WaitingForInterval", what)
     if bad.reason == "NotMeasured":
         return unknown("Measuring" if turn.measuring else bad.reason, bad.message)
     problems = turn.case.evidence.problems if turn.case.evidence else ()

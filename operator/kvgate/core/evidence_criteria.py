@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from kvgate.api.words import EndpointTool, Memory, Outcome, Phase
 from kvgate.core import text
 from kvgate.core.evidence import FailureKind
+from kvgate.core.extent import sample_of
 from kvgate.core.findings import Concern, Finding
 from kvgate.core.judging import Case
-from kvgate.core.extent import sample_of
 from kvgate.core.rates import PathRates
 from kvgate.core.target import TargetView
 

@@ -20,7 +20,7 @@ from kvgate.core.rates import Fabric, PathRates, fabric, judged, slowest
 from kvgate.core.sharing import SharedLink, shared_links, uplinks
 from kvgate.core.standing import Standing, standing
 from kvgate.core.target import TargetView
-from kvgate.core.topology import Places, places
+from kvgate.core.topology import KEYS, Places, places
 from kvgate.core.workers import PodRole, path_weights, pods_on_nodes
 from kvgate.core.world import KVKnown, Pool, World
 
@@ -184,7 +184,8 @@ class Case:
     @cached_property
     def places(self) -> Places:
         """Where the nodes stand, by their labels now, or by those of the sweep where they are gone."""
-        return places((*(self.evidence.nodes if self.evidence else ()), *self.world.nodes.identities))
+        seen = (*(self.evidence.nodes if self.evidence else ()), *self.world.nodes.identities)
+        return places(seen, self.pool.spec.fabric.schedule.topology_keys or KEYS)
 
     @cached_property
     def trials(self) -> Trials | None:

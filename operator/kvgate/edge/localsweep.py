@@ -8,16 +8,17 @@ from datetime import datetime
 from pathlib import Path as FilePath
 
 from kvgate.api.words import LinkTool, Phase
-from kvgate.core.evidence import Evidence, Path
+from kvgate.core.evidence import Evidence
 from kvgate.core.steps import Measure
 from kvgate.core.world import Pool
 from kvgate.edge.errors import MeasureError
 from kvgate.edge.localjobs import Host, Progress, run_walkers
 from kvgate.edge.nodes import LOOPBACK, NETWORK_NAMESPACE, NodeView
 from kvgate.edge.objects import Objects
-from kvgate.probe.identities import identified
+from kvgate.edge.observe import label_keys, placed
 from kvgate.probe.asked import further_steps
-from kvgate.probe.plan import LinkTest, SweepPlan, plan_sweep
+from kvgate.probe.identities import identified
+from kvgate.probe.plan import LinkTest, SweepPlan, plan_paths
 from kvgate.probe.results import Setting, read_logs
 from kvgate_probe.wire import DATA_PORTS
 
@@ -60,7 +61,8 @@ class LocalSweep:
             planned=plan.paths,
             samples=read.samples,
             measured_at=received_at,
-            nodes=identified((node.identity for node in nodes), read.interfaces),
+            in_use=step.in_use,
+            nodes=identified((placed(node, label_keys(pool.spec)) for node in nodes), read.interfaces),
             problems=(*walked.problems, *read.problems),
         )
 
@@ -85,12 +87,7 @@ def _plan(pool: Pool, step: Measure, nodes: Sequence[NodeView]) -> SweepPlan:
         paced_bits_per_second=round(min(paces) * 8) if paces else None,
         further=further_steps(probe),
     )
-    sources, destinations = _ends(step.paths)
-    return plan_sweep(step.run_id, pool.uid, sources, destinations, test, Phase.ISOLATED)
-
-
-def _ends(paths: Sequence[Path]) -> tuple[set[str], set[str]]:
-    return {path.source for path in paths}, {path.destination for path in paths}
+    return plan_paths(step.run_id, pool.uid, step.paths, test, Phase.ISOLATED, step.at_once)
 
 
 def _hosts(nodes: Sequence[NodeView], port: int) -> tuple[Host, ...]:

@@ -63,11 +63,19 @@ def gather(
         planned=planned,
         samples=read.samples,
         measured_at=received_at,
+        in_use=sum(not path.same_node for path in world.nodes.paths),
         nodes=identified((node for node in world.nodes.identities if node.name in used), read.interfaces),
         image=image_of(known.values()),
         problems=(*_troubles(world, step), *problems, *read.problems),
         copied=copied_by(seen.jobs, recorded),
     )
+
+
+def image_of(pods: Iterable[Document]) -> str:
+    """The digest of the image that all these pods ran; nothing where they differ, or one does not tell."""
+    statuses = [mappings(at(pod, "status", "containerStatuses")) for pod in pods]
+    digests = {text(entry.get("imageID")) for entries in statuses for entry in entries[:1]}
+    return digests.pop() if len(digests) == 1 and all(statuses) else ""
 
 
 def copied_by(jobs: Sequence[Document], recorded: Sequence[SweepJob]) -> tuple[str, ...]:
@@ -84,13 +92,6 @@ def _words(note: str) -> tuple[str, ...]:
     except ValueError:
         return ()
     return tuple(word for word in found if isinstance(word, str)) if isinstance(found, list) else ()
-
-
-def image_of(pods: Iterable[Document]) -> str:
-    """The digest of the image that all these pods ran; nothing where they differ, or one does not tell."""
-    statuses = [mappings(at(pod, "status", "containerStatuses")) for pod in pods]
-    digests = {text(entry.get("imageID")) for entries in statuses for entry in entries[:1]}
-    return digests.pop() if len(digests) == 1 and all(statuses) else ""
 
 
 def _of_recorded(pods: Sequence[Document], recorded: Sequence[SweepJob]) -> tuple[dict[str, Document], list[str]]:
@@ -198,7 +199,7 @@ def tidy(client: Client, pool: ReadPool, run_id: str) -> None:
     if index is not None:
         _own_shards(client, pool, index, listed)
     _own_indexes(client, pool, listed)
-    for report in superseded(own, pool.spec.fabric.reports.keep):
+    for report in superseded(own, pool.spec.fabric.reports.keep, pool.spec.fabric.evidence_ttl.delta):
         try:
             client.delete(REPORTS, pool.namespace, report.metadata.name, report.metadata.uid)
         except (NotFound, Conflict):
