@@ -121,7 +121,8 @@ def test_only_faults_of_the_path_itself_make_it_unreachable(kind: FailureKind) -
 
 
 def test_the_faults_of_the_path_are_these() -> None:
-    assert {FailureKind.NO_ROUTE, FailureKind.STALLED_FLOW, FailureKind.PARTNER_SILENT} == FAULTS_OF_THE_PATH
+    broken = {FailureKind.NO_ROUTE, FailureKind.STALLED_FLOW, FailureKind.PARTNER_SILENT, FailureKind.DATA_CORRUPT}
+    assert broken == FAULTS_OF_THE_PATH
 
 
 def test_a_path_without_a_sample_stays_without_a_number() -> None:
