@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import json
-import random
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -28,6 +26,7 @@ from kvgate_bench.workload import Salt
 from tests.dynamo_stage import model
 from tests.dynamo_stage.specs import Frontend, RouterMode, Worker
 from tests.dynamo_stage.stage import Stage
+from tests.dynamo_stage.traces import reuse_trace, written
 
 pytestmark = pytest.mark.dynamo
 
@@ -110,30 +109,12 @@ def reasons(findings: Sequence[Finding], outcome: Outcome) -> set[str]:
     return {finding.reason for finding in findings if finding.outcome is outcome}
 
 
-def reuse_trace(count: int, family_size: int) -> list[dict[str, object]]:
-    """Four conversations at a time, each asked `family_size` times, all but the last block of a prompt shared."""
-    rng, fresh = random.Random(5), iter(range(1 << 30))
-    active: list[tuple[list[int], int]] = []
-    lines = []
-    for number in range(count):
-        while len(active) < 4:
-            age = family_size * (len(active) + 1) // 4 if number < 4 else family_size
-            active.append(([next(fresh) for _ in range(15)], age))
-        place = rng.randrange(4)
-        shared, left = active.pop(place)
-        line: dict[str, object] = {"timestamp": number, "input_length": 16 * HASH_TOKENS, "output_length": 2}
-        lines.append(line | {"hash_ids": [*shared, next(fresh)]})
-        if left > 1:
-            active.insert(place, (shared, left - 1))
-    return lines
-
-
 @pytest.mark.timeout(400)
 def test_a_trace_with_reuse_passes_through_the_generator_as_it_is_shipped(stage: Stage, tmp_path: Path) -> None:
     """Eight blocks of 125 requests, 800 of them counted per arm: what a pool gets that says nothing else."""
     changes = {"blocks": 8, "requests_per_run": 125, "workload": TRACE}
     plan = plan_on(stage, Ground(workers=6, changes=changes))
-    trace = "\n".join(json.dumps(line) for line in reuse_trace(1000, family_size=24))
+    trace = written(reuse_trace(1000, family_size=24))
     (tmp_path / "trace.jsonl.gz").write_bytes(gzip.compress(trace.encode()))
     (tmp_path / "plan.json").write_text(encode_plan(plan))
     words = ("run", "--plan", tmp_path / "plan.json", "--trace", tmp_path / "trace.jsonl.gz")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvgate.api.status import PoolStatus
+from kvgate.api.words import Capability
 from kvgate.dynamo.metadata import read_metadata
 from kvgate.probe.jobs import RUN
 from tests.cluster.access import Access
@@ -72,7 +73,7 @@ class Side:
 
     def frontend(self) -> UserDoor:
         """Its pod, by its own address: a pod that a loaded machine reports late as ready answers all the same."""
-        [pod] = self.pods("frontend")
+        [pod] = (one for one in self.pods("frontend") if "deletionTimestamp" not in one["metadata"])
         return UserDoor(f"http://{pod['status']['podIP']}:{HTTP_PORT}")
 
     @property
@@ -160,6 +161,16 @@ def told_when(
     shown = shown_conditions(latest.status) if latest else key
     assert found is not None, f"{what}: not within {seconds:.0f} s\n{shown}\n{operator.last_words()}"
     return found.status
+
+
+def is_on(status: PoolStatus) -> bool:
+    """Whether kvgate says that it has switched KV routing on."""
+    return any(one.name is Capability.ROUTING and one.enabled for one in status.capabilities)
+
+
+def router_of(side: Side) -> str:
+    """How the deployment says that its frontends route."""
+    return documents.values(side.document())["Frontend", "DYN_ROUTER_MODE"]
 
 
 def mute(pod: str, port: int) -> None:
