@@ -13,11 +13,12 @@ from tests.ports import free_ports
 
 
 @contextmanager
-def prometheus(folder: Path, config: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """Its url and process; it may not be ready yet. It ends with the block."""
+def prometheus(folder: Path, config: str, port: int = 0) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Its url and process; it may not be ready yet. It ends with the block; one in the same folder knows what it saw.
+    Without a `port`, one that is free."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "prometheus.yml").write_text(config)
-    port = free_ports(1)
+    port = port or free_ports(1)
     options = {
         "config.file": folder / "prometheus.yml",
         "storage.tsdb.path": folder / "data",
