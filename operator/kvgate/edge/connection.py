@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import yaml
 from kubernetes import client, config
 
 from kvgate.edge.errors import EdgeError
 
 CALL_SECONDS = 5.0
 """How long any one call may take; it is never repeated by itself."""
+MISSHAPEN = (yaml.YAMLError, ValueError, TypeError, AttributeError, KeyError)
+"""What the reader of kubeconfigs raises for a file that is none."""
 
 
 def credentials(kubeconfig: str = "") -> client.Configuration:
-    """Whom to ask, and as whom, for a `Client`. Raises EdgeError where nothing says it."""
+    """Whom to ask, and as whom, for a `Client`. Raises EdgeError where nothing that can be read says it."""
     configuration = client.Configuration()
     try:
         if kubeconfig:
@@ -23,5 +26,7 @@ def credentials(kubeconfig: str = "") -> client.Configuration:
     except (config.ConfigException, OSError) as error:
         where = kubeconfig or "the pod's ServiceAccount"
         raise EdgeError(f"{where}: holds no credentials for a cluster; set KUBECONFIG, or run in a pod") from error
+    except MISSHAPEN as error:
+        raise EdgeError(f"{kubeconfig}: is no kubeconfig that can be read ({type(error).__name__})") from error
     configuration.retries = False
     return configuration

@@ -35,6 +35,26 @@ def test_without_a_cluster_it_says_where_it_looked(
     assert "the pod's ServiceAccount" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"clusters: [1,\n", id="broken YAML"),
+        pytest.param(b"\xff\xfe", id="no text"),
+        pytest.param(b"{clusters: 3, contexts: x, current-context: x}", id="values of another type"),
+        pytest.param(b"[]", id="a list"),
+    ],
+)
+def test_a_file_that_is_no_kubeconfig_is_said_in_one_line(
+    kubeconfig: Path, content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kubeconfig.write_bytes(content)
+
+    assert main(["operator", "--kubeconfig", str(kubeconfig)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"kvgate: error: {kubeconfig}: is no kubeconfig")
+    assert said.count("\n") == 1
+
+
 @pytest.mark.parametrize("name", ["a*", "!a", "A", "a,b", "", "x" * 64])
 def test_a_namespace_is_a_name_and_no_pattern(kubeconfig: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["operator", "--kubeconfig", str(kubeconfig), "-n", name]) == 2
