@@ -52,6 +52,13 @@ def seen_by(**fields: object) -> Case:
 PLAN = digest(case())
 
 
+def test_plans_of_the_version_before_keep_their_hashes_while_no_later_field_is_set() -> None:
+    """As that version wrote them: what a new field brings must not take approvals away."""
+    assert PLAN == "v1:sha256:8de4c0d290624fff924cc1acac74d50450f953797594b7ba8c07d67a4d437833"
+    routing = "v1:sha256:54a745e66f6f571143e804f5d533131bd274ce905c22109cf4b3eef7752bfe58"
+    assert digest(case(), Capability.ROUTING) == routing
+
+
 def test_a_hash_names_its_version_and_its_kind() -> None:
     assert re.fullmatch(r"v1:sha256:[0-9a-f]{64}", PLAN)
 
@@ -78,6 +85,9 @@ def test_a_hash_names_its_version_and_its_kind() -> None:
         pytest.param(digest(case({"model.kvCache.dtype": "fp8"})), id="the KV cache's element type"),
         pytest.param(digest(case(size=kv(digest="other-config"))), id="the model's config.json"),
         pytest.param(digest(case({"fabric.probe.link.streams": 8})), id="how the link is probed"),
+        pytest.param(digest(case({"fabric.probe.link.singleStream": True})), id="a test with one stream besides"),
+        pytest.param(digest(case({"fabric.probe.endpoint.operation": "write"})), id="what the endpoint's tool does"),
+        pytest.param(digest(case({"fabric.probe.endpoint.duration": "6s"})), id="how long the endpoint is probed"),
         pytest.param(digest(case({"fabric.probe.loadDerating": "0.9"})), id="the load derating"),
         pytest.param(digest(case({"fabric.probe.hostNetwork": True})), id="probing from the host's network"),
         pytest.param(digest(case(PREFILL_LABEL)), id="a node selector"),

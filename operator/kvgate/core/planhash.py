@@ -6,6 +6,7 @@ import hashlib
 import json
 from dataclasses import asdict
 
+from kvgate.api.pool import Probe
 from kvgate.api.words import Capability
 from kvgate.core.benchmark_criteria import workload
 from kvgate.core.judging import Case
@@ -30,7 +31,7 @@ def plan_hash(case: Case, capability: Capability, epoch: int) -> str:
         "targetProjection": toggle.projection if toggle else "",
         "criteria": _criteria(case, capability),
         "model": {**case.pool.spec.model.model_dump(mode="json", by_alias=True), "digest": kv.digest},
-        "probe": case.pool.spec.fabric.probe.model_dump(mode="json", by_alias=True),
+        "probe": _probe(case.pool.spec.fabric.probe),
         "nodes": case.pool.spec.fabric.model_dump(
             mode="json", by_alias=True, include={"prefill_nodes", "decode_nodes"}
         ),
@@ -51,6 +52,18 @@ def _criteria(case: Case, capability: Capability) -> dict[str, object]:
     block = case.block(capability)
     said = block.model_dump(mode="json", by_alias=True) if block else {}
     return {name: value for name, value in said.items() if value is not None or name not in _LATER}
+
+
+_LATER_PROBE = frozenset({("link", "singleStream"), ("endpoint", "operation"), ("endpoint", "duration")})
+"""Fields of the probe that plans of an earlier version lack: one that is left as it is changes no hash."""
+
+
+def _probe(probe: Probe) -> dict[str, object]:
+    said, plain = (one.model_dump(mode="json", by_alias=True) for one in (probe, Probe()))
+    for part, name in _LATER_PROBE:
+        if said[part][name] == plain[part][name]:
+            del said[part][name]
+    return dict(said)
 
 
 def evidence_class(case: Case) -> list[list[str | bool]]:
