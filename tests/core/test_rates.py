@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvgate.api.words import Phase
-from kvgate.core.evidence import FAULTS_OF_THE_PATH, FailureKind, Sample
+from kvgate.core.evidence import FAULTS_OF_THE_PATH, FailureKind, Layer, Sample
 from kvgate.core.rates import Fabric, PathRates, fabric, judged, lower_percentile, slowest
 from tests.core.cases import PATHS, endpoint, evidence, failed, path, sample
 
@@ -123,6 +123,13 @@ def test_only_faults_of_the_path_itself_make_it_unreachable(kind: FailureKind) -
 def test_the_faults_of_the_path_are_these() -> None:
     broken = {FailureKind.NO_ROUTE, FailureKind.STALLED_FLOW, FailureKind.PARTNER_SILENT, FailureKind.DATA_CORRUPT}
     assert broken == FAULTS_OF_THE_PATH
+
+
+def test_no_number_of_the_link_makes_up_for_data_that_arrived_changed() -> None:
+    corrupt = failed(ONE, FailureKind.DATA_CORRUPT, layer=Layer.ENDPOINT, tool="nixl")
+    found = seen(sample(ONE, 100.0), corrupt)
+    assert found.unreachable == corrupt.failure
+    assert (found.bytes_per_second, found.answered) == (None, True)
 
 
 def test_a_path_without_a_sample_stays_without_a_number() -> None:

@@ -8,7 +8,7 @@ from functools import cached_property
 from statistics import median_low
 
 from kvgate.api.words import Phase
-from kvgate.core.evidence import FAULTS_OF_THE_PATH, Evidence, Failure, Layer, Path, Sample
+from kvgate.core.evidence import FAULTS_OF_THE_PATH, Evidence, Failure, FailureKind, Layer, Path, Sample
 
 MOST_BELIEVABLE = 1e14
 """Bytes per second. No path carries more; such a number is a fault of the tool."""
@@ -87,15 +87,16 @@ def carried(sample: Sample) -> float | None:
 
 def path_rates(path: Path, samples: Sequence[Sample]) -> PathRates:
     """What these samples of one path amount to. One from a node to itself saw no wire, so that such a path stays
-    without a number."""
+    without a number; and no number of another test makes up for data that arrived changed."""
     if path.same_node or not samples:
         return PathRates(path)
     rated = [(sample, rate) for sample in samples if (rate := carried(sample)) is not None]
     failures = tuple(sample.failure for sample in samples if sample.failure is not None)
-    if rated:
+    corrupt = next((failure for failure in failures if failure.kind is FailureKind.DATA_CORRUPT), None)
+    if rated and corrupt is None:
         link, endpoint = (_rate([pair for pair in rated if pair[0].layer is layer]) for layer in Layer)
         return PathRates(path, link, endpoint, samples=tuple(sample for sample, _ in rated), failures=failures)
-    dead = next((failure for failure in failures if failure.kind in FAULTS_OF_THE_PATH), None)
+    dead = corrupt or next((failure for failure in failures if failure.kind in FAULTS_OF_THE_PATH), None)
     return PathRates(path, unreachable=dead, failures=failures)
 
 
