@@ -64,6 +64,12 @@ def test_no_link_is_invented(samples: list[Sample]) -> None:
     assert shared_links(evidence([*everywhere(ALONE), *samples]), TWO_RACKS) == ()
 
 
+def test_tests_of_two_sweeps_never_ran_at_once_whatever_their_slots_are_called() -> None:
+    first, second = beside(1, p1d1=59e6, p2d2=59e6)
+    sweeps = [*everywhere(ALONE), first, dataclasses.replace(second, run_id="run-0")]
+    assert shared_links(evidence(sweeps), TWO_RACKS) == ()
+
+
 def test_what_was_never_alone_cannot_be_said_to_be_squeezed() -> None:
     assert shared_links(evidence(HALVED), TWO_RACKS) == ()
 

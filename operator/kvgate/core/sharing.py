@@ -62,13 +62,14 @@ def shared_links(evidence: Evidence, places: Places) -> tuple[SharedLink, ...]:
 
 
 def _slots(evidence: Evidence) -> Iterator[tuple[_Squeeze, ...]]:
-    """Per slot of the concurrent phase, the paths whose rate alone is known too."""
+    """Per slot of the concurrent phase of one sweep, the paths whose rate alone is known too: each sweep numbers its
+    own."""
     alone = _rates(evidence, Phase.ISOLATED)
-    slots: dict[int, list[_Squeeze]] = defaultdict(list)
+    slots: dict[tuple[str, int], list[_Squeeze]] = defaultdict(list)
     for sample in evidence.samples:
         rate, own = carried(sample), alone.get((sample.path, sample.layer))
         if sample.phase is Phase.CONCURRENT and sample.slot is not None and rate is not None and own is not None:
-            slots[sample.slot].append(_Squeeze(sample.path, rate, own))
+            slots[sample.run_id, sample.slot].append(_Squeeze(sample.path, rate, own))
     for _, running in sorted(slots.items()):
         yield tuple(running)
 
