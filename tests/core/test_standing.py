@@ -144,6 +144,7 @@ def test_the_newer_of_the_older_ones_counts() -> None:
     [
         pytest.param(dataclasses.replace(WHOLE, pool_uid="another"), id="of another pool"),
         pytest.param(dataclasses.replace(WHOLE, image="probe@sha256:old"), id="of another probe image"),
+        pytest.param(dataclasses.replace(WHOLE, samples=everywhere(run_id="r0")), id="with samples of another run"),
         pytest.param(
             dataclasses.replace(WHOLE, nodes=(NodeIdentity("d2", "old"), NodeIdentity("p2", "old"))),
             id="of replaced nodes",

@@ -55,7 +55,9 @@ def standing(
 
 
 def _alike(older: Evidence, newer: Evidence) -> bool:
-    """Of one pool, and of one image where both tell theirs: what another image measured may be another thing."""
+    """Of one pool, whole, and of one image where both tell theirs: what another image measured may be another thing."""
+    if any(sample.run_id != older.run_id for sample in older.samples):
+        return False
     same_image = not older.image or not newer.image or older.image == newer.image
     return older.pool_uid == newer.pool_uid and same_image
 
