@@ -17,7 +17,7 @@ import pytest
 import requests
 from urllib3.exceptions import InsecureRequestWarning
 
-from kvgate.edge.prometheus import LARGEST_ANSWER_BYTES, LARGEST_TOKEN_BYTES, observed_request_rate
+from kvgate.edge.prometheus import LARGEST_ANSWER_BYTES, LARGEST_TOKEN_BYTES, ask, observed_request_rate
 from kvgate.edge.promql import DEFAULT_MATCHER, NoData, NoDataReason, PrometheusEndpoint, Rate, read_matchers
 from tests.edge.prometheus_double import Answer, Handler, double, envelope, says, value
 
@@ -170,6 +170,13 @@ def test_a_failure_is_no_data_and_is_not_tried_again(answer: Answer, reason: NoD
     assert "administrator must" in found.message
     assert SECRET not in found.message
     assert server.url not in found.message
+
+
+def test_an_answer_above_a_limit_of_the_question_s_own_is_told_that_limit() -> None:
+    with double(says(b" " * 1000 + value("1"))) as server:
+        found = ask(endpoint(server.url), "up", largest_bytes=1000)
+    assert isinstance(found, NoData)
+    assert (found.reason, "limit of 1000 bytes" in found.message) == (NoDataReason.TOO_LARGE, True), found
 
 
 def silent(_: Handler, ended: threading.Event) -> None:

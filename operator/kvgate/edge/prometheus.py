@@ -87,7 +87,7 @@ def _ask(
     except _SettingError as error:
         return NoData(NoDataReason.MISCONFIGURED, str(error))
     except _FAILURES as error:
-        return _failed(error, seconds)
+        return _failed(error, seconds, largest_bytes)
 
 
 def _connected(endpoint: PrometheusEndpoint, seconds: float, adapter: BoundedAdapter) -> PrometheusConnect:
@@ -162,9 +162,9 @@ _FAULTS: tuple[tuple[tuple[type[Exception], ...], NoDataReason, str], ...] = (
 _FAILURES = tuple(kind for kinds, _, _ in _FAULTS for kind in kinds)
 
 
-def _failed(error: Exception, seconds: float) -> NoData:
+def _failed(error: Exception, seconds: float, largest_bytes: int) -> NoData:
     reason, message = next((reason, message) for kinds, reason, message in _FAULTS if isinstance(error, kinds))
-    return NoData(reason, message.format(seconds=seconds, limit=LARGEST_ANSWER_BYTES))
+    return NoData(reason, message.format(seconds=seconds, limit=largest_bytes))
 
 
 def _refused(status: int) -> NoData:
