@@ -90,7 +90,8 @@ def nodes_healthy(case: Case) -> Finding:
     said = case.world.nodes.vetoes
     if said:
         what = text.listed(tuple(map(str, said)), most=2)
-        why = "a cordoned node is left out by itself, and the operator's nodeHealth.ignore takes a tool's word off"
+        cordoned = "a cordoned node is left out once no worker pod runs on it"
+        why = f"{cordoned}, and the operator's nodeHealth.ignore takes a tool's word off"
         return _finding("nodeHealth", Outcome.UNKNOWN, "NodeVetoed", f"{what}; {why}")
     return _finding("nodeHealth", Outcome.PASS, "NodesNotVetoed", "no health tool speaks against a node in use")
 

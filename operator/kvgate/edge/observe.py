@@ -17,7 +17,7 @@ from kvgate.core.target import TargetProblem, TargetView
 from kvgate.core.text import listed
 from kvgate.core.topology import KEYS, located
 from kvgate.core.vetoes import KNOWN, Signal, vetoes
-from kvgate.core.workers import WorkerPod
+from kvgate.core.workers import WorkerPod, path_weights
 from kvgate.core.world import Nodes, Pool, World
 from kvgate.dynamo.document import at
 from kvgate.dynamo.pods import pods_of
@@ -85,7 +85,9 @@ def world_of(
     return World(
         target=_target(pool, read, target_needed=target_needed),
         kv=kv_size(pool.spec.model.kv_cache, _config(pool, objects, deployed, told, worker_config)),
-        nodes=_judged(_nodes(pool.spec, objects.nodes, () if nodes_needed else evidence, deployed), objects, signals),
+        nodes=vetoed(
+            _nodes(pool.spec, objects.nodes, () if nodes_needed else evidence, deployed), objects.nodes, pods, signals
+        ),
         evidence=evidence,
         pods=pods,
         approvals=_approvals(pool, objects),
@@ -200,9 +202,17 @@ def _nodes(spec: PoolSpec, nodes: tuple[NodeView, ...], evidence: tuple[Evidence
     return Nodes(_names(prefill), _names(decode), identities=_identities((*prefill, *decode), label_keys(spec)))
 
 
-def _judged(found: Nodes, objects: Objects, signals: tuple[Signal, ...]) -> Nodes:
-    used = {*found.prefill, *found.decode}
-    names = ((node.identity.name, node.told) for node in objects.nodes)
+def vetoed(
+    found: Nodes, nodes: Iterable[NodeView], pods: Iterable[WorkerPod], signals: tuple[Signal, ...] = KNOWN
+) -> Nodes:
+    """With what speaks against the nodes in use: those that a sweep may measure, and those that KV bytes of worker pods
+    travel between now, cordoned or not."""
+    used = {
+        *found.prefill,
+        *found.decode,
+        *(end for path in path_weights(pods) for end in (path.source, path.destination)),
+    }
+    names = ((node.identity.name, node.told) for node in nodes)
     return replace(found, vetoes=tuple(v for name, told in names if name in used for v in vetoes(name, told, signals)))
 
 
