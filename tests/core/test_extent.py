@@ -183,6 +183,15 @@ def test_paths_of_worker_pods_come_first() -> None:
     assert step.paths[0] == Path("p3", "d6")
 
 
+def test_a_node_stands_for_the_worker_of_its_own_role_also_where_a_path_is_tested_the_other_way_round() -> None:
+    step = measure(wide(30))
+    assert step is not None
+    backwards = [path for path in step.paths if path.source.startswith("d")]
+    assert backwards
+    assert not any(step.stands_for_prefill(path.source) for path in backwards)
+    assert all(step.stands_for_prefill(path.destination) for path in backwards)
+
+
 # --- when ---------------------------------------------------------------------------------------------------------
 
 

@@ -27,6 +27,12 @@ class Measure:
     at_once: AtOnce = UNLIMITED
     in_use: int | None = None
     """How many paths could have been measured."""
+    prefill: frozenset[str] = frozenset()
+    """The pool's prefill nodes. Some paths are tested the other way round, so that their sources do not tell."""
+
+    def stands_for_prefill(self, node: str) -> bool:
+        """Whether what measures on this node stands for a prefill worker; for a decode worker otherwise."""
+        return node in self.prefill if self.prefill else any(path.source == node for path in self.paths)
 
 
 @dataclass(frozen=True)

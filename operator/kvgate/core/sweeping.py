@@ -55,7 +55,8 @@ def measuring(case: Case, meant: SweepStatus) -> Measure:
     """The step that starts the sweep which the status means; its paths stay what they are while nothing changes."""
     paths = chosen(case, meant.extent, meant.number, meant.started_at)
     limits, in_use = at_once(case), len(measurable(case))
-    return Measure(meant.run_id, paths, meant.reason, meant.extent, meant.number, limits, in_use)
+    prefill = frozenset(case.world.nodes.prefill)
+    return Measure(meant.run_id, paths, meant.reason, meant.extent, meant.number, limits, in_use, prefill)
 
 
 def _extent(case: Case, judged: tuple[Judged, ...]) -> SweepExtent:

@@ -164,7 +164,6 @@ def start(client: Client, pool: ReadPool, step: Measure, policy: ProbePolicy) ->
         clear(client, pool.owner, step.run_id)
         return
     styles = {role: _style(pool, policy, role) for role in (Role.PREFILL, Role.DECODE)}
-    sources = {path.source for path in paths_of(schedule)}
     timeout = pool.spec.fabric.schedule.sweep_timeout.seconds
     hostnames = {node.identity.name: node.labels.get(HOSTNAME, "") for node in pool.objects.nodes}
     for node in nodes_of(schedule):
@@ -176,7 +175,7 @@ def start(client: Client, pool: ReadPool, step: Measure, policy: ProbePolicy) ->
                 pool.owner,
                 schedule,
                 Seat(node, hostnames.get(node) or node),
-                styles[Role.PREFILL if node in sources else Role.DECODE],
+                styles[Role.PREFILL if step.stands_for_prefill(node) else Role.DECODE],
                 timeout,
             ),
         )
