@@ -214,7 +214,7 @@ def _settled_schedule(client: Client, pool: ReadPool, planned: Schedule) -> Sche
     owner, size = pool.owner, len(encode_schedule(planned))
     if size > LARGEST_SCHEDULE_BYTES:
         what = f"the schedule of {len(planned.tests())} paths is {size} bytes long, at most {LARGEST_SCHEDULE_BYTES}"
-        raise MeasureError(f"{what} fit a ConfigMap: narrow fabric.prefillNodes or fabric.decodeNodes")
+        raise MeasureError(f"{what} fit a ConfigMap: lower fabric.schedule.maxPaths, and samples take turns")
     manifest = schedule_config_map(owner, planned)
     return make(client, CONFIG_MAPS, manifest, planned, lambda: stored_schedule(client, owner, planned.run_id), _SWEEP)
 
