@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from kvgate.core.evidence import Evidence, FailureKind
+from kvgate.core.evidence import Evidence, FailureKind, NodeIdentity
 from kvgate.core.links import Link, Progress
 from kvgate.core.pairs_link import worker_paths
 from kvgate.core.workers import PodRole, WorkerPod
@@ -62,6 +62,27 @@ def test_every_pair_of_worker_pods_needs_a_measured_path_that_passes(
 ) -> None:
     look = worker_paths(views.view(workers=workers, evidence=evidence))
     assert (look.progress, word in look.message) == (progress, True), look.message
+
+
+LATER = cases.NOW - timedelta(minutes=5)
+OF_P2 = cases.evidence(
+    cases.everywhere(paths=cases.PATHS[2:], run_id="run-2", measured_at=LATER),
+    run_id="run-2",
+    measured_at=LATER,
+    planned=cases.PATHS[2:],
+)
+REBOOTED = cases.nodes(identities=cases.identities(d1=NodeIdentity("d1", "uid-d1", "another-boot", "6.18")))
+
+
+def test_what_an_older_sweep_tells_of_the_paths_that_the_newest_left_out_counts() -> None:
+    look = worker_paths(views.view(evidence=(OF_P2, FRESH)))
+    assert (look.progress, look.sweep) == (Progress.PASSED, "")
+
+
+def test_what_was_measured_of_a_node_before_it_rebooted_does_not_count() -> None:
+    look = worker_paths(views.view(evidence=(FRESH,), nodes=REBOOTED))
+    assert look.progress is Progress.WAITING
+    assert "2 of 4 paths between worker pods are not measured: p1→d1, p2→d1" in look.message
 
 
 NEW_NODE = cases.nodes(prefill=("p1", "p2", "p3"))

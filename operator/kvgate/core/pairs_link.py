@@ -66,7 +66,7 @@ def _serving(pod: WorkerPod) -> bool:
 
 
 def _counted(case: Case, paths: tuple[Path, ...]) -> _Counted:
-    seen = fabric(case.evidence, paths).paths if case.evidence else ()
+    seen = fabric(case.standing.evidence, paths).paths if case.standing else ()
     failed = tuple(told for path in seen if (told := _failing(case, path)))
     silent = [path.path for path in seen if path.bytes_per_second is None and path.unreachable is None]
     covered = _covered_both_ways(case)
@@ -77,9 +77,9 @@ def _counted(case: Case, paths: tuple[Path, ...]) -> _Counted:
 def _covered_both_ways(case: Case) -> frozenset[str]:
     """Nodes that sent and received a measured sample; none where every path is meant to have its own."""
     planned = sum(1 for path in case.world.nodes.paths if not path.same_node)
-    if case.evidence is None or planned <= case.pool.spec.fabric.schedule.max_paths:
+    if case.standing is None or planned <= case.pool.spec.fabric.schedule.max_paths:
         return frozenset()
-    rated = [sample.path for sample in case.evidence.samples if sample.bytes_per_second]
+    rated = [sample.path for sample in case.standing.evidence.samples if sample.bytes_per_second]
     return frozenset({path.source for path in rated} & {path.destination for path in rated})
 
 
