@@ -40,7 +40,7 @@ def explain(pool: Pool, world: World, now: datetime) -> Explanation:
 
 
 def _lines(case: Case) -> list[PathLine]:
-    samples = case.evidence.samples if case.evidence else ()
+    samples = case.standing.evidence.samples if case.standing else ()
     failed = {sample.path: sample.failure for sample in samples if sample.failure is not None}
     notes = {sample.path: sample.notes for sample in samples}
     lines = []
