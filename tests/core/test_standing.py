@@ -43,6 +43,8 @@ WHO = NodeIdentity("d1", "uid", "boot", "6.18", "mlx5_core 24.10", "22.43", 9000
         pytest.param("driver", "", "", id="a driver that nobody tells now"),
         pytest.param("mtu", None, "", id="an MTU that nobody tells now"),
         pytest.param("labels", (), "", id="labels that nobody tells now"),
+        pytest.param("labels", (("rack", "r"), ("zone", "a")), "", id="a key more that the pool looks at"),
+        pytest.param("labels", (("rack", "r"), ("zone", "b")), "stands elsewhere by its labels", id="and another zone"),
         pytest.param("uid", "", "", id="a UID that nobody tells now"),
     ],
 )

@@ -83,7 +83,8 @@ def _changed(then: NodeIdentity, now: NodeIdentity) -> str:
     )
     if what := next((what for before, after, what in always if after and before != after), ""):
         return what
-    if then.labels and now.labels and then.labels != now.labels:
+    places, here = dict(then.labels), dict(now.labels)
+    if any(places[key] != here[key] for key in places.keys() & here.keys()):
         return "stands elsewhere by its labels"
     known = ((then.driver, now.driver, "driver"), (then.firmware, now.firmware, "firmware"), (then.mtu, now.mtu, "MTU"))
     differs = (what for before, after, what in known if before and after and before != after)
