@@ -77,6 +77,15 @@ def test_a_path_whose_last_test_failed_goes_along_with_the_next_sweep() -> None:
     assert set(due(scene)) == {cases.PATHS[0], *OF_D2}
 
 
+def test_paths_that_no_sweep_that_counts_covers_wait_for_no_interval() -> None:
+    """Each node is in some path of the newest sweep, and the older one was measured by another image."""
+    crossing = (Path("p1", "d1"), Path("p1", "d2"), Path("p2", "d1"))
+    newest = replace(partial("run-2", 1, crossing), image="probe@sha256:new")
+    older = replace(partial("run-1", 2, cases.PATHS), image="probe@sha256:old")
+    assert due(Scene(evidence=(newest, older))) == (Path("p2", "d2"),)
+    assert measure(Scene(evidence=(newest, replace(older, image="")))) is None
+
+
 def test_what_a_person_asks_for_measures_every_path() -> None:
     assert due(Scene(nodes=REBOOTED, asked=ASKED)) == cases.PATHS
 

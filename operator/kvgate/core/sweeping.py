@@ -80,7 +80,15 @@ def _reason(case: Case, judged: tuple[Judged, ...]) -> str:
         return f"the last sweep is {text.span(age.total_seconds())} old, interval is {interval}"
     paired = next((entry.chain.sweep for entry in judged if entry.chain and entry.chain.sweep), "")
     void = next((f.reason for e in judged for f in e.verdict.findings if _voids(f)), "")
-    return paired or (f"the last sweep does not count: {void}" if void else "")
+    return paired or (f"the last sweep does not count: {void}" if void else _left_out(case))
+
+
+def _left_out(case: Case) -> str:
+    """Why a sweep is due where all paths in use fit one, and no sweep that counts meant to measure some of them."""
+    if case.standing is None or sample_of(case) is not None:
+        return ""
+    left = frozenset(measurable(case)).difference(case.standing.evidence.planned)
+    return f"no sweep that counts covers {len(left)} of the paths in use" if left else ""
 
 
 def _renewed_at(case: Case) -> datetime:
