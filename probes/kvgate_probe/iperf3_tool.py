@@ -15,15 +15,15 @@ from kvgate_probe.budget import SETTING, Allowance
 from kvgate_probe.fields import Fields, WireError
 from kvgate_probe.host import scratch_problem
 from kvgate_probe.load import Meter
+from kvgate_probe.paired import FIRST_PAUSE_SECONDS, TRIES, TextServer, not_started, port_for
 from kvgate_probe.peers import Address
 from kvgate_probe.tool import Ran, Serving
 from kvgate_probe.watching import Watch
-from kvgate_probe.wire import DATA_PORTS, Role, Step, Trouble
+from kvgate_probe.wire import Role, Step, Trouble
 
 CONNECT_MILLISECONDS = 5000
 OVERHEAD_SECONDS = 15.0
-TRIES = 6
-FIRST_PAUSE_SECONDS = 0.2
+NAME = "iperf3"
 BUSY = "server is busy"
 REFUSED = "connection refused"
 
@@ -54,14 +54,13 @@ class Iperf3:
 
     async def serve(self, control_port: int, allowance: Allowance, local_address: str) -> Serving | Ran:
         del allowance, local_address  # the client keeps to the one; this listens on every address, or on `bind`
-        port = running.free_port(range(control_port + 1, control_port + 1 + DATA_PORTS), self.bind)
-        if port is None:
-            first, last = control_port + 1, control_port + DATA_PORTS
-            return Ran(trouble=Trouble.PORT_IN_USE, message=f"ports {first} to {last} are all in use")
+        port = port_for(control_port, self.bind)
+        if isinstance(port, Ran):
+            return port
         try:
-            return _Server(port, await running.start(self.server_command(port)))
+            return _Server(port, await running.start(self.server_command(port)), NAME)
         except OSError as error:
-            return _not_started(error)
+            return not_started(NAME, error)
 
     async def run(self, address: Address, allowance: Allowance) -> Ran:
         """Tries again, with growing pauses, while the server is busy or not yet listening."""
@@ -81,7 +80,7 @@ class Iperf3:
         try:
             process = await running.start(self.client_command(address, allowance.seconds))
         except OSError as error:
-            return replace(_not_started(error), sent_bytes=0)
+            return replace(not_started(NAME, error), sent_bytes=0)
         watch = Watch(process, allowance.most_bytes)
         watching, meter = asyncio.ensure_future(watch.run()), Meter(process)
         try:
@@ -115,17 +114,7 @@ class Iperf3:
         return command + (["-B", self.bind] if self.bind else [])
 
 
-class _Server:
-    def __init__(self, port: int, process: asyncio.subprocess.Process) -> None:
-        self.port = port
-        self._process = process
-        self._meter = Meter(process)
-        self._text = asyncio.ensure_future(running.read(process))
-
-    async def ended(self, seconds: float) -> bool:
-        await asyncio.wait({self._text}, timeout=seconds)
-        return self._text.done()
-
+class _Server(TextServer):
     async def stop(self) -> Ran:
         """Ends the server, if it still waits, and hands back what it printed."""
         load = self._meter.stop()
@@ -173,10 +162,6 @@ def sent_in(document: str) -> tuple[int | None, float]:
         return sum(one.count("bytes") for one in sums), sum(one.number("seconds") for one in sums)
     except WireError:
         return None, 0.0
-
-
-def _not_started(error: OSError) -> Ran:
-    return Ran(trouble=Trouble.TOOL_FAILED, message=f"iperf3 cannot be started: {error.strerror}", attempts=0)
 
 
 def _ran(text: str, attempts: int) -> Ran:
