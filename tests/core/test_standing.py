@@ -19,6 +19,7 @@ from tests.core.cases import (
     NOW,
     PATHS,
     case,
+    endpoint,
     everywhere,
     evidence,
     failed,
@@ -157,6 +158,22 @@ def test_what_is_not_ours_or_no_longer_true_fills_nothing_in(older: Evidence) ->
     part = dataclasses.replace(PART, image="probe@sha256:new")
     assert over(part, older).unanswered == PATHS[1:]
     assert over(part, WHOLE).unanswered == ()
+
+
+@pytest.mark.parametrize(
+    ("newer", "older", "counts"),
+    [
+        pytest.param(everywhere(), everywhere(streams=1), False, id="more streams than then"),
+        pytest.param((*everywhere(), *map(endpoint, PATHS)), everywhere(), False, id="the KV transport besides"),
+        pytest.param(everywhere(), (*everywhere(), *map(endpoint, PATHS)), True, id="the KV transport no longer"),
+    ],
+)
+def test_what_was_tested_in_another_way_than_now_fills_nothing_in(
+    newer: tuple[Sample, ...], older: tuple[Sample, ...], counts: bool
+) -> None:
+    first = tuple(one for one in newer if one.path == PATHS[0])
+    seen = over(swept("r2", 1, first), swept("r1", 20, older))
+    assert seen.unanswered == (() if counts else PATHS[1:])
 
 
 def test_a_driver_that_the_newer_sweep_found_voids_the_older_numbers_of_that_node() -> None:

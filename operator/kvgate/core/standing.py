@@ -9,6 +9,9 @@ from datetime import datetime, timedelta
 from kvgate.core.evidence import Evidence, NodeIdentity, Path
 from kvgate.core.moments import later
 
+_Test = tuple[str | int, ...]
+"""How a path is tested: layer, tool, operation, streams, phase."""
+
 
 @dataclass(frozen=True)
 class Standing:
@@ -38,9 +41,10 @@ def standing(
     """
     now, samples, planned, since = tuple(nodes), list(newest.samples), list(newest.planned), newest.measured_at
     changed = changes(newest.nodes, now)
+    made = _tests(newest)
     missing, tries = set(paths).difference(newest.planned), dict[Path, int]()
     for sweep in older:
-        if not _alike(sweep, newest) or dies[0] >= later(sweep.measured_at, dies[1]):
+        if not _alike(sweep, newest, made) or dies[0] >= later(sweep.measured_at, dies[1]):
             continue
         gone = changes(sweep.nodes, now).keys() | changes(sweep.nodes, newest.nodes).keys()
         filled = {path for path in missing.intersection(sweep.planned) if not touches(path, gone)}
@@ -54,12 +58,17 @@ def standing(
     return Standing(replace(newest, samples=sound, planned=tuple(planned)), since, changed, tries)
 
 
-def _alike(older: Evidence, newer: Evidence) -> bool:
-    """Of one pool, whole, and of one image where both tell theirs: what another image measured may be another thing."""
+def _alike(older: Evidence, newer: Evidence, made: frozenset[_Test]) -> bool:
+    """Of one pool, whole, by all tests that the newer one `made`, and of one image where both tell theirs: what another
+    image measured, or a pool's spec before it was changed, may be another thing."""
     if any(sample.run_id != older.run_id for sample in older.samples):
         return False
     same_image = not older.image or not newer.image or older.image == newer.image
-    return older.pool_uid == newer.pool_uid and same_image
+    return older.pool_uid == newer.pool_uid and same_image and made <= _tests(older)
+
+
+def _tests(sweep: Evidence) -> frozenset[_Test]:
+    return frozenset((s.layer, s.tool, s.operation, s.streams, s.phase) for s in sweep.samples)
 
 
 def touches(path: Path, nodes: Iterable[str]) -> bool:
