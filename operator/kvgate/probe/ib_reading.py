@@ -22,7 +22,7 @@ _ERRORS: tuple[tuple[str, FailureKind, str], ...] = (
     ("couldn't connect", FailureKind.CONNECT_REFUSED, "nothing listened at the source"),
     ("no ib devices found", FailureKind.TOOL_FAILED, "no RDMA device in the probe's pod"),
     ("unable to find the infiniband", FailureKind.TOOL_FAILED, "the RDMA device that was chosen is not there"),
-    ("couldn't allocate mr", FailureKind.TOOL_FAILED, "memory cannot be pinned: IPC_LOCK must be in probe.allowedCapabilities"),
+    ("couldn't allocate mr", FailureKind.TOOL_FAILED, "it cannot pin memory: probe.allowedCapabilities lacks IPC_LOCK"),
     ("failed status", FailureKind.TOOL_FAILED, "the RDMA transfer failed"),
     ("completion with error", FailureKind.TOOL_FAILED, "the RDMA transfer failed"),
     ("timed out", FailureKind.CONNECT_TIMEOUT, "no answer from the source"),
