@@ -103,6 +103,8 @@ _evidence = st.builds(
     problems=st.lists(_texts, max_size=3).map(tuple),
     image=_texts,
     tools=st.lists(_texts, max_size=2).map(tuple),
+    copied=st.lists(_texts, max_size=2).map(tuple),
+    in_use=st.none() | st.integers(0, 1_000_000),
 )
 
 

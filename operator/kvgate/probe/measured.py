@@ -86,4 +86,3 @@ class Reader:
     read: Callable[[str, Expected], Accepted | Failure]
     cookie: Callable[[str], str | None] = lambda _: None
     spins: bool = False
-    needs_address: bool = True

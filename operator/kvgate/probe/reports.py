@@ -117,6 +117,7 @@ def _read(name: str, index: ReportSpec, measured_at: datetime, bodies: list[dict
         image=_text(frame.get("image", "")),
         tools=tuple(_text(tool) for tool in frame.get("tools", ())),
         copied=tuple(_text(one) for one in frame.get("copied", ())),
+        in_use=index.in_use,
     )
 
 
