@@ -5,13 +5,10 @@ The exporter is played: it serves the page that NVIDIA's DCGM exporter documents
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import yaml
@@ -25,6 +22,7 @@ from kvgate.edge.power import LABELS, power_query, power_reader, read_gpus
 from kvgate.edge.promql import DEFAULT_MATCHER, PrometheusEndpoint, read_matchers
 from tests.core.ab.trials import experiment
 from tests.core.cases import spec
+from tests.edge.exporter import exporter
 from tests.edge.prometheus_double import double, envelope, says
 from tests.edge.prometheus_server import is_ready, prometheus
 from tests.edge.test_prometheus_real import eventually
@@ -49,29 +47,6 @@ def page(watts: dict[str, float]) -> str:
     ]
     head = ("# HELP DCGM_FI_DEV_POWER_USAGE Power draw (in W).", "# TYPE DCGM_FI_DEV_POWER_USAGE gauge")
     return "\n".join((*head, *lines, ""))
-
-
-@contextmanager
-def exporter(watts: dict[str, float]) -> Iterator[int]:
-    class Exporter(BaseHTTPRequestHandler):
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            """Quiet."""
-
-        def do_GET(self) -> None:
-            body = page(watts).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Exporter)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield server.server_address[1]
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def pool(**monitor: object) -> Pool:
@@ -103,7 +78,7 @@ class Server:
 
 @pytest.fixture(scope="module", params=[True, False], ids=["the pods' labels honoured", "the pods' labels renamed"])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with exporter(WATTS) as port:
+    with exporter(lambda _: page(WATTS)) as port:
         target = {"targets": [f"127.0.0.1:{port}"], "labels": {"namespace": "gpu-operator", "pod": "dcgm-exporter-x"}}
         job = {"job_name": "dcgm", "honor_labels": request.param, "static_configs": [target]}
         config = {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": [job]}

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import re
-import signal
-import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.request import urlopen
 
 import pytest
 import yaml
 
 from kvgate.edge.prometheus import observed_request_rate
 from kvgate.edge.promql import DEFAULT_MATCHER, NoData, NoDataReason, PrometheusEndpoint, Rate, read_matchers
+from tests.edge.exporter import exporter
+from tests.edge.prometheus_server import end, is_ready, prometheus
 from tests.ports import free_ports
 
 pytestmark = pytest.mark.local
@@ -57,32 +53,11 @@ FRONTENDS = (
 PRODUCED_PER_SECOND = 32.5
 
 
-@contextmanager
-def exporters() -> Iterator[int]:
-    """Serves a real scrape's excerpt for each frontend, its unary counter grown with time. Gives the port."""
-    started, excerpt = time.monotonic(), EXCERPT.read_text("utf-8")
+def page(path: str, started: float) -> str:
+    """A real scrape's excerpt for each frontend, its unary counter grown with time."""
     speeds = {f"/{frontend.pod}": frontend.requests_per_second for frontend in FRONTENDS}
-
-    class Exporter(BaseHTTPRequestHandler):
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            """Quiet."""
-
-        def do_GET(self) -> None:
-            count = 12 + int(speeds[self.path] * (time.monotonic() - started))
-            body = COUNTER.sub(rf"\1 {count}", excerpt).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Exporter)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield server.server_address[1]
-    finally:
-        server.shutdown()
-        server.server_close()
+    count = 12 + int(speeds[path] * (time.monotonic() - started))
+    return COUNTER.sub(rf"\1 {count}", EXCERPT.read_text("utf-8"))
 
 
 def configuration(port: int) -> str:
@@ -101,49 +76,10 @@ def configuration(port: int) -> str:
 class Server:
     """A running Prometheus."""
 
-    process: subprocess.Popen[bytes]
     endpoint: PrometheusEndpoint
 
     def rate(self, namespace: str = "serving", deployment: str = "qwen3") -> Rate | NoData:
         return observed_request_rate(self.endpoint, namespace, deployment, window_seconds=WINDOW_SECONDS)
-
-    def stop(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-
-
-@contextmanager
-def prometheus(folder: Path, config: str) -> Iterator[Server]:
-    (folder / "prometheus.yml").write_text(config)
-    port = free_ports(1)
-    options = {
-        "config.file": folder / "prometheus.yml",
-        "storage.tsdb.path": folder / "data",
-        "web.listen-address": f"127.0.0.1:{port}",
-        "log.level": "error",
-    }
-    command = ["prometheus", *(f"--{name}={value}" for name, value in options.items())]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    url = f"http://127.0.0.1:{port}"
-    server = Server(process, PrometheusEndpoint("default", url, read_matchers(DEFAULT_MATCHER)))
-    try:
-        eventually(lambda: _is_ready(f"{url}/-/ready"), f"Prometheus to be ready: {folder / 'log'}")
-        yield server
-    finally:
-        server.stop()
-
-
-def _is_ready(url: str) -> bool:
-    try:
-        with urlopen(url, timeout=2) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
 
 
 def eventually(holds: Callable[[], bool], what: str) -> None:
@@ -153,10 +89,20 @@ def eventually(holds: Callable[[], bool], what: str) -> None:
         time.sleep(0.2)
 
 
+def ready(url: str) -> Server:
+    eventually(lambda: is_ready(url), "Prometheus to be ready")
+    return Server(PrometheusEndpoint("default", url, read_matchers(DEFAULT_MATCHER)))
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A Prometheus that has scraped every frontend for longer than the window."""
-    with exporters() as port, prometheus(tmp_path_factory.mktemp("prometheus"), configuration(port)) as running:
+    started, folder = time.monotonic(), tmp_path_factory.mktemp("prometheus")
+    with (
+        exporter(lambda path: page(path, started)) as port,
+        prometheus(folder, configuration(port)) as (url, _),
+    ):
+        running = ready(url)
         eventually(lambda: isinstance(running.rate(), Rate), "the first rate")
         time.sleep(WINDOW_SECONDS)
         yield running
@@ -215,9 +161,10 @@ def test_a_regular_expression_that_is_none_is_refused(server: Server) -> None:
 
 
 def test_a_prometheus_that_was_stopped_is_unreachable(tmp_path: Path) -> None:
-    with prometheus(tmp_path, configuration(free_ports(1))) as running:
+    with prometheus(tmp_path, configuration(free_ports(1))) as (url, process):
+        running = ready(url)
         alive = running.rate()
-        running.stop()
+        end(process)
         dead = running.rate()
     assert isinstance(alive, NoData)
     assert isinstance(dead, NoData)
