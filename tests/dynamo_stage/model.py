@@ -9,15 +9,12 @@ import json
 from itertools import product
 from pathlib import Path
 
+from kvgate.edge.mock_model import CHAT_TEMPLATE, SPECIAL, alphabet, tokenizer
+
 NAME = "tiny"
 BLOCK_SIZE_TOKENS = 16
-_SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 _SYLLABLES = tuple(a + b for a, b in product("bdfgklmnprstvz", "aeiou"))[:48]
 WORDS = tuple(a + b for a, b in product(_SYLLABLES, _SYLLABLES))
-_TEMPLATE = (
-    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 
 
 def token_id(word: str) -> int:
@@ -41,14 +38,14 @@ def write_model(directory: Path) -> Path:
 def _documents() -> dict[str, object]:
     return {
         "config.json": _config(),
-        "generation_config.json": {"eos_token_id": [_SPECIAL.index("<|im_end|>")], "bos_token_id": 0},
+        "generation_config.json": {"eos_token_id": [SPECIAL.index("<|im_end|>")], "bos_token_id": 0},
         "tokenizer.json": _tokenizer(),
         "tokenizer_config.json": {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "eos_token": "<|im_end|>",
             "pad_token": "<|endoftext|>",
             "model_max_length": 40960,
-            "chat_template": _TEMPLATE,
+            "chat_template": CHAT_TEMPLATE,
         },
     }
 
@@ -68,7 +65,7 @@ def _config() -> dict[str, object]:
         "vocab_size": len(_vocabulary()),
         "torch_dtype": "bfloat16",
         "bos_token_id": 0,
-        "eos_token_id": _SPECIAL.index("<|im_end|>"),
+        "eos_token_id": SPECIAL.index("<|im_end|>"),
         "hidden_act": "silu",
         "rms_norm_eps": 1e-06,
         "rope_theta": 1000000,
@@ -77,15 +74,7 @@ def _config() -> dict[str, object]:
 
 
 def _vocabulary() -> dict[str, int]:
-    return {text: number for number, text in enumerate((*_SPECIAL, *_alphabet(), *_SYLLABLES, *WORDS))}
-
-
-def _alphabet() -> tuple[str, ...]:
-    """The printable character that stands for each byte in a byte-level tokenizer, as GPT-2 numbered them."""
-    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in plain]
-    stands_for = {byte: chr(byte) for byte in plain} | {byte: chr(256 + n) for n, byte in enumerate(others)}
-    return tuple(stands_for[byte] for byte in range(256))
+    return {text: number for number, text in enumerate((*SPECIAL, *alphabet(), *_SYLLABLES, *WORDS))}
 
 
 def _merges() -> list[list[str]]:
@@ -93,18 +82,8 @@ def _merges() -> list[list[str]]:
 
 
 def _tokenizer() -> dict[str, object]:
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [{"id": number, "content": text, **flags} for number, text in enumerate(_SPECIAL)],
-        "normalizer": None,
-        "pre_tokenizer": byte_level,
-        "post_processor": None,
-        "decoder": byte_level,
-        "model": {
+    return tokenizer(
+        {
             "type": "BPE",
             "dropout": None,
             "unk_token": None,
@@ -115,5 +94,5 @@ def _tokenizer() -> dict[str, object]:
             "ignore_merges": False,
             "vocab": _vocabulary(),
             "merges": _merges(),
-        },
-    }
+        }
+    )

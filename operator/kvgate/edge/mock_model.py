@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-_SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
-_TEMPLATE = (
+SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+CHAT_TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
@@ -20,26 +20,26 @@ def write_model(directory: Path, shape: dict[str, object]) -> None:
 
 
 def _documents(shape: dict[str, object]) -> dict[str, object]:
-    first, last = 0, len(_SPECIAL) - 1
+    first, last = 0, len(SPECIAL) - 1
     return {
         "config.json": {**shape, "vocab_size": len(_vocabulary()), "bos_token_id": first, "eos_token_id": last},
         "generation_config.json": {"bos_token_id": first, "eos_token_id": [last]},
-        "tokenizer.json": _tokenizer(),
+        "tokenizer.json": tokenizer({"type": "BPE", "unk_token": None, "vocab": _vocabulary(), "merges": []}),
         "tokenizer_config.json": {
             "tokenizer_class": "PreTrainedTokenizerFast",
-            "eos_token": _SPECIAL[last],
-            "pad_token": _SPECIAL[first],
+            "eos_token": SPECIAL[last],
+            "pad_token": SPECIAL[first],
             "model_max_length": shape["max_position_embeddings"],
-            "chat_template": _TEMPLATE,
+            "chat_template": CHAT_TEMPLATE,
         },
     }
 
 
 def _vocabulary() -> dict[str, int]:
-    return {text: number for number, text in enumerate((*_SPECIAL, *_alphabet()))}
+    return {text: number for number, text in enumerate((*SPECIAL, *alphabet()))}
 
 
-def _alphabet() -> tuple[str, ...]:
+def alphabet() -> tuple[str, ...]:
     """The printable character that stands for each byte in a byte-level tokenizer, as GPT-2 numbered them."""
     plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in plain]
@@ -47,17 +47,18 @@ def _alphabet() -> tuple[str, ...]:
     return tuple(stands_for[byte] for byte in range(256))
 
 
-def _tokenizer() -> dict[str, object]:
+def tokenizer(model: dict[str, object]) -> dict[str, object]:
+    """A tokenizer.json that cuts text into bytes, and joins them as the model says."""
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [{"id": number, "content": text, **flags} for number, text in enumerate(_SPECIAL)],
+        "added_tokens": [{"id": number, "content": text, **flags} for number, text in enumerate(SPECIAL)],
         "normalizer": None,
         "pre_tokenizer": byte_level,
         "post_processor": None,
         "decoder": byte_level,
-        "model": {"type": "BPE", "unk_token": None, "vocab": _vocabulary(), "merges": []},
+        "model": model,
     }
