@@ -143,6 +143,20 @@ def test_the_newer_of_the_older_ones_counts() -> None:
 
 
 @pytest.mark.parametrize(
+    "void",
+    [
+        pytest.param({"image": "probe@sha256:another"}, id="by another image"),
+        pytest.param({"nodes": (NodeIdentity("p1", "old"),)}, id="of a node that was replaced"),
+    ],
+)
+def test_no_number_comes_back_that_a_sweep_between_had_taken_the_place_of(void: dict[str, object]) -> None:
+    between = swept("r1b", 5, (failed(PATHS[1], FailureKind.NO_ROUTE),), **void)
+    part, whole = (dataclasses.replace(one, image="probe@sha256:new") for one in (PART, WHOLE))
+    assert over(part, between, whole).unanswered == PATHS[1:2]
+    assert over(part, whole).unanswered == ()
+
+
+@pytest.mark.parametrize(
     "older",
     [
         pytest.param(dataclasses.replace(WHOLE, pool_uid="another"), id="of another pool"),

@@ -36,24 +36,25 @@ def standing(
 ) -> Standing:
     """What counts of these sweeps for paths between these nodes at a moment, `dies[0]`, when each lives `dies[1]`.
 
-    A path that the newest sweep meant to measure counts by it alone, also where it gave no number. Older sweeps, the
-    newer first, fill in what it left out: while they live, and for nodes that are still what they were.
+    A path counts by the newest sweep that meant to measure it alone, also where that gave no number, or counts no more.
+    Older sweeps, the newer first, fill in what newer ones left out: while they live, and for nodes that are still what
+    they were.
     """
     now, samples, planned, since = tuple(nodes), list(newest.samples), list(newest.planned), newest.measured_at
     changed = changes(newest.nodes, now)
     made = _tests(newest)
     missing, tries = set(paths).difference(newest.planned), dict[Path, int]()
     for sweep in older:
+        left, missing = missing, missing.difference(sweep.planned)
         if not _alike(sweep, newest, made) or dies[0] >= later(sweep.measured_at, dies[1]):
             continue
         gone = changes(sweep.nodes, now).keys() | changes(sweep.nodes, newest.nodes).keys()
-        filled = {path for path in missing.intersection(sweep.planned) if not touches(path, gone)}
+        filled = {path for path in left.intersection(sweep.planned) if not touches(path, gone)}
         samples += [sample for sample in sweep.samples if sample.path in filled]
         for sample in sweep.samples:
             if not touches(sample.path, gone):
                 tries[sample.path] = tries.get(sample.path, 0) + 1
         planned, since = [*planned, *sorted(filled)], sweep.measured_at if filled else since
-        missing -= filled
     sound = tuple(sample for sample in samples if not touches(sample.path, changed)) if changed else tuple(samples)
     return Standing(replace(newest, samples=sound, planned=tuple(planned)), since, changed, tries)
 
