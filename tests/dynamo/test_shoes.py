@@ -89,6 +89,38 @@ def test_nothing_secret_is_copied_and_what_is_left_out_is_told_without_its_value
     assert not any("HF_TOKEN" in word or "VLLM" in word for word in told)
 
 
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        pytest.param({"name": "NCCL_NET_AUTH", "value": "u:p"}, "for its name is a secret's", id="of a log-in"),
+        pytest.param({"name": "UCX_PASSPHRASE", "value": "x"}, "for its name is a secret's", id="of a passphrase"),
+        pytest.param(
+            {"name": "UCX_TLS", "value": "x" * 4097}, "for its value is too long", id="of a long value"
+        ),
+        pytest.param(
+            {"name": "UCX_TLS", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+            "for its value is not written in the spec",
+            id="of a Secret",
+        ),
+    ],
+)
+def test_a_variable_that_is_not_copied_says_why(entry: dict[str, Any], told: str) -> None:
+    found = worn(beta(containers=[{"name": "main", "command": ["python3", "-m", "dynamo.vllm"], "env": [entry]}]))
+    assert found.environment == ()
+    assert f"not copied: env {entry['name']}, {told}" in found.told
+
+
+def test_what_comes_from_a_secret_as_a_whole_is_not_copied() -> None:
+    whole = {"name": "main", "command": ["python3"], "envFrom": [{"secretRef": {"name": "ucx"}, "prefix": "UCX_"}]}
+    assert worn(beta(containers=[whole])).environment == ()
+
+
+def test_the_partition_of_the_fabric_is_no_secret() -> None:
+    entry = {"name": "NCCL_IB_PKEY", "value": "0x8001"}
+    found = worn(beta(containers=[{"name": "main", "command": ["python3"], "env": [entry]}]))
+    assert found.environment == (("NCCL_IB_PKEY", "0x8001"),)
+
+
 def test_a_worker_of_another_role_lends_nothing() -> None:
     assert worn(beta(), Role.DECODE) == Shoes()
 

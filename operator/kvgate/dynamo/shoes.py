@@ -16,7 +16,8 @@ NETWORKS = (
 )
 PREFIXES = ("UCX_", "NCCL_")
 LEFT_TO_THE_PROBE = frozenset({"UCX_LOG_LEVEL", "UCX_LOG_FILE", "NCCL_DEBUG", "NCCL_DEBUG_FILE"})
-_SECRET = ("SECRET", "TOKEN", "PASSWORD", "PASSWD", "CREDENTIAL", "APIKEY", "API_KEY", "PRIVATE")
+_SECRET = ("SECRET", "TOKEN", "PASSW", "PASSPHRASE", "CREDENTIAL", "APIKEY", "API_KEY", "PRIVATE", "AUTH", "CERT")
+"""Not KEY alone: UCX_IB_PKEY and NCCL_IB_PKEY name a partition of the fabric."""
 _MOST_CHARACTERS = 4096
 
 
@@ -52,12 +53,17 @@ def _secret(name: str) -> bool:
 def _left_out(pod: Document, env: Iterable[EnvEntry], user: int | None, devices: Iterable[Resource]) -> Iterator[str]:
     for entry in env:
         if entry.name.startswith(PREFIXES) and entry.name not in LEFT_TO_THE_PROBE and not _copied(entry):
-            why = "its name is a secret's" if _secret(entry.name) else "its value is not written in the spec"
-            yield f"env {entry.name}, for {why}"
+            yield f"env {entry.name}, for {_why_not(entry)}"
     if user == 0:
         yield "user 0, for a probe never runs as root"
     if at(pod, "spec", "resourceClaims") or any(one.section == "claims" for one in devices):
         yield "resource claims, which a probe cannot share"
+
+
+def _why_not(entry: EnvEntry) -> str:
+    if _secret(entry.name):
+        return "its name is a secret's"
+    return "its value is too long" if entry.readable else "its value is not written in the spec"
 
 
 def _container(pod: Document) -> Document:
