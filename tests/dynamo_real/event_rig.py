@@ -56,14 +56,14 @@ class Rig:
 
     def look(self, times: int = 1) -> EventsJudged:
         """One more look, an interval later, and what it comes to."""
-        self._settle()
+        self.settle()
         for _ in range(times):
             self.now += INTERVAL
             seen = self.looks.seen(POOL, self.watched)
         assert isinstance(seen, EventsSeen)
         return judge_events(seen)
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """This clock says that the workers have long been ready: until then all have announced what they ever will."""
         running = [worker for worker in self.workers if worker.runs()]
         for worker in filter(_announces, running):

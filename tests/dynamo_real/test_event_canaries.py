@@ -42,6 +42,7 @@ class Gate:
         return judged
 
     def turn(self) -> EventsJudged:
+        self.rig.settle()
         self.rig.now += INTERVAL
         judged = judge_events(self.known())
         if judged.canaries:
@@ -77,9 +78,10 @@ def requests(frontend: RunningFrontend, count: int) -> None:
 
 
 def served(rig: Rig, frontend: RunningFrontend, name: str) -> bool:
-    """Whether this worker has served a request of its present life."""
-    requests(frontend, 4)
+    """Whether this worker has served a request of its present life; a KV router might never choose it by itself."""
     worker = next(one for one in rig.workers if one.name == name)
+    pinned = {"nvext": {"backend_instance_id": rig.published(worker).cards[0].instance}} if worker.healthy() else {}
+    frontend.door.chat("the quick brown fox jumps over the lazy dog " * 10, extra=pinned)
     return worker.healthy() and worker.door.scrape().total(WORKED, dynamo_endpoint="generate") > 0
 
 
