@@ -90,13 +90,35 @@ def test_nothing_secret_is_copied_and_what_is_left_out_is_told_without_its_value
 
 
 @pytest.mark.parametrize(
+    ("given", "copied", "told"),
+    [
+        pytest.param(
+            '[{"name": "rdma-net", "ips": ["10.1.0.5/24"], "mac": "02:00:00:00:00:01"}]',
+            '[{"name": "rdma-net"}]',
+            True,
+            id="addresses of the worker itself, which a second pod must not have",
+        ),
+        pytest.param('[{"name": "rdma-net"}]', '[{"name": "rdma-net"}]', False, id="a network alone"),
+        pytest.param("serving/rdma-net@net1", "serving/rdma-net@net1", False, id="the short form"),
+        pytest.param("[" * 100_000, "[" * 100_000, False, id="brackets without end"),
+        pytest.param("[1, null]", "[1, null]", False, id="a list of something else"),
+    ],
+)
+def test_networks_are_attached_without_the_workers_addresses(given: str, copied: str, told: bool) -> None:
+    document = beta()
+    key = "k8s.v1.cni.cncf.io/networks"
+    document["spec"]["components"][0]["podTemplate"]["metadata"]["annotations"] = {key: given}
+    found = worn(document)
+    assert found.annotations == ((key, copied),)
+    assert (f"not copied: addresses in annotation {key}, which are the worker's own" in found.told) is told
+
+
+@pytest.mark.parametrize(
     ("entry", "told"),
     [
         pytest.param({"name": "NCCL_NET_AUTH", "value": "u:p"}, "for its name is a secret's", id="of a log-in"),
         pytest.param({"name": "UCX_PASSPHRASE", "value": "x"}, "for its name is a secret's", id="of a passphrase"),
-        pytest.param(
-            {"name": "UCX_TLS", "value": "x" * 4097}, "for its value is too long", id="of a long value"
-        ),
+        pytest.param({"name": "UCX_TLS", "value": "x" * 4097}, "for its value is too long", id="of a long value"),
         pytest.param(
             {"name": "UCX_TLS", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
             "for its value is not written in the spec",

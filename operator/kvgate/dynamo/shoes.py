@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 
 from kvgate.core.shoes import Ask, Shoes
 from kvgate.dynamo.container import EnvEntry, Resource
-from kvgate.dynamo.document import Document, at, mappings, pairs, scalar, sequence, whole
+from kvgate.dynamo.document import Document, at, mapping, mappings, pairs, scalar, sequence, whole
 from kvgate.dynamo.words import MAIN
 
 NETWORKS = (
@@ -27,7 +28,7 @@ def read_shoes(pod: Document, env: Iterable[EnvEntry], devices: Iterable[Resourc
     user, group = _id(security, "runAsUser"), _id(security, "runAsGroup")
     effective = {entry.name: entry for entry in env}
     return Shoes(
-        annotations=tuple((key, value) for key, value in pairs(at(pod, "metadata", "annotations")) if key in NETWORKS),
+        annotations=tuple((key, _without_addresses(value)) for key, value in _networks(pod)),
         resources=tuple(Ask(one.section, one.name, one.quantity) for one in devices if one.section != "claims"),
         environment=tuple((name, effective[name].value) for name in sorted(effective) if _copied(effective[name])),
         user=user or None,
@@ -36,6 +37,26 @@ def read_shoes(pod: Document, env: Iterable[EnvEntry], devices: Iterable[Resourc
         host_network=at(pod, "spec", "hostNetwork") is True,
         left_out=tuple(_left_out(pod, effective.values(), user, devices)),
     )
+
+
+_OF_ONE_POD = frozenset({"ips", "mac", "infiniband-guid", "portMappings"})
+"""What no two pods may have, in the networks that an annotation attaches."""
+
+
+def _networks(pod: Document) -> tuple[tuple[str, str], ...]:
+    return tuple((key, value) for key, value in pairs(at(pod, "metadata", "annotations")) if key in NETWORKS)
+
+
+def _without_addresses(annotation: str) -> str:
+    """The same networks, without the addresses that the worker itself has on them."""
+    try:
+        told = json.loads(annotation)
+    except (ValueError, RecursionError):
+        return annotation
+    if not isinstance(told, list) or not any(_OF_ONE_POD & mapping(one).keys() for one in told):
+        return annotation
+    free = [{key: mapping(one)[key] for key in mapping(one) if key not in _OF_ONE_POD} for one in told]
+    return json.dumps(free, sort_keys=True)
 
 
 _ADDED = ("securityContext", "capabilities", "add")
@@ -54,6 +75,9 @@ def _left_out(pod: Document, env: Iterable[EnvEntry], user: int | None, devices:
     for entry in env:
         if entry.name.startswith(PREFIXES) and entry.name not in LEFT_TO_THE_PROBE and not _copied(entry):
             yield f"env {entry.name}, for {_why_not(entry)}"
+    for key, value in _networks(pod):
+        if _without_addresses(value) != value:
+            yield f"addresses in annotation {key}, which are the worker's own"
     if user == 0:
         yield "user 0, for a probe never runs as root"
     if at(pod, "spec", "resourceClaims") or any(one.section == "claims" for one in devices):
