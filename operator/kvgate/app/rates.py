@@ -1,4 +1,4 @@
-"""The observed request rate of a pool, from the Prometheus that the operator's settings name: for information."""
+"""The observed request rate of a pool, from the Prometheus that the operator's settings name."""
 
 from __future__ import annotations
 
