@@ -94,6 +94,6 @@ def test_a_veto_holds_what_would_pass_and_says_node_tool_word_and_remedy() -> No
     assert judge(vetoed, Capability.DISAGGREGATION).decisive == finding
 
 
-def test_no_veto_closes_what_is_on() -> None:
+def test_a_veto_is_no_fail() -> None:
     vetoed = case(on=dataclasses.replace(nodes(), vetoes=(VETO,)))
     assert judge(vetoed, Capability.DISAGGREGATION).outcome is not Outcome.FAIL
