@@ -130,7 +130,10 @@ def test_before_the_switch_the_errors_are_seen_and_kept() -> None:
 def test_the_look_goes_on_while_a_finalizer_is_set_before_the_switch() -> None:
     play = approved(rollback__onDelete__disaggregation="Revert")
     play.scene = play.scene.but(finalizer=False)
-    play.until(ENABLED, "Unknown", "AwaitingVerification", most=20)
+    decision = play.until(ENABLED, "Unknown", "AwaitingVerification", most=20)
+    (before,) = kept(decision).before
+    assert before.capability == SPLIT
+    assert before.requests == pytest.approx(3600, abs=400), "kept until it is on"
     steps = [type(step).__name__ for decision in play.decisions for step in decision.steps]
     assert [name for name in steps if name in {"HoldDeletion", "LetGo", "Enable"}] == ["HoldDeletion", "Enable"]
 

@@ -90,7 +90,9 @@ def _monitoring(turn: Turn) -> MonitoringStatus | None:
     if turn.case.world.metrics is None:
         named = turn.case.pool.spec.monitor.prometheus_ref is not None
         return turn.case.pool.status.monitoring if named else None
-    on = tuple(entry.capability for entry in turn.judged if entry.on)
+    on, operation = [entry.capability for entry in turn.judged if entry.on], turn.ledger.operation
+    if operation is not None and operation.step == Move.ENABLE:
+        on.append(operation.capability)
     return remembering(turn.case, monitored(turn.case).status, _begins(turn), on)
 
 
