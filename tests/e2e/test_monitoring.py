@@ -101,8 +101,8 @@ class Watcher:
         self.running.close()
 
     def counts(self, least: int) -> bool:
-        """Whether it has seen the frontends end so many requests."""
-        query = {"query": "sum(dynamo_frontend_requests_total)"}
+        """Whether it has seen the frontends end so many requests more than when it first looked."""
+        query = {"query": "sum(increase(dynamo_frontend_requests_total[10m]))"}
         found = requests.get(f"{self.url}/api/v1/query", query, timeout=5).json()["data"]["result"]
         return bool(found) and float(found[0]["value"][1]) >= least
 
