@@ -20,6 +20,8 @@ pytestmark = pytest.mark.cluster
 
 READ = Step("ucx_get", 1, 3.0, piece_bytes=32_768)
 MOST_COMPRESSED_BYTES = 60 << 20
+LEAST_SHARE = 0.75
+"""Of the link: a busy machine takes from a READ, which one thread copies."""
 NODES = ("n1", "n2")
 
 
@@ -47,7 +49,7 @@ def test_two_restricted_pods_measure_the_link_and_then_the_endpoint(
     assert [sample.layer for sample in found] == [Layer.LINK, Layer.ENDPOINT] * 2
     for sample in found:
         assert sample.failure is None
-        assert sample.bytes_per_second == pytest.approx(1e9 / 8 * PAYLOAD_SHARE, rel=TOLERANCE)
+        assert LEAST_SHARE < (sample.bytes_per_second or 0) / (1e9 / 8 * PAYLOAD_SHARE) < 1 + TOLERANCE
         assert (sample.interface, sample.mtu) == ("eth0", 1500)
         assert (sample.interface_bytes or 0) >= (sample.bytes_moved or 0) > 0
     assert {sample.lanes for sample in found if sample.layer is Layer.ENDPOINT} == {("tcp/eth0",)}
