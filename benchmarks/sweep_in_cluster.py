@@ -18,6 +18,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+from kubernetes import client, watch
 
 from benchmarks.tables import publish
 from kvgate.core.estimate import Transfer
@@ -45,11 +48,24 @@ READS = 3
 @dataclass
 class Timeline:
     """What was seen of one sweep from outside, in seconds of the host's clock: `read` is by pod UID when the addresses
-    of all stood in the pod's own file."""
+    of all stood in the pod's own file, `ended` when its walker ended, by its own node's clock, to the second."""
 
     cluster: Cluster
+    since: float
     read: dict[str, float] = field(default_factory=dict)
+    ended: dict[str, float] = field(default_factory=dict)
     stop: threading.Event = field(default_factory=threading.Event)
+
+    def watch(self) -> None:
+        """The pods of a sweep are gone soon after they ended."""
+        pods = client.CoreV1Api(self.cluster.access.api_client())
+        while not self.stop.is_set():
+            events = watch.Watch().stream(pods.list_namespaced_pod, NAMESPACE, timeout_seconds=2)  # type: ignore[no-untyped-call]
+            for event in events:
+                pod: Any = event["object"]
+                ends = [status.state.terminated for status in pod.status.container_statuses or ()]
+                if pod.metadata.creation_timestamp.timestamp() >= int(self.since) and ends and all(ends):
+                    self.ended[pod.metadata.uid] = max(end.finished_at for end in ends).timestamp()
 
     def follow(self) -> None:
         while not self.stop.wait(LOOK_SECONDS):
@@ -100,30 +116,20 @@ def gate(scene: Scene) -> None:
 def sweep_once(cluster: Cluster, scene: Scene, begin: Callable[[], None]) -> tuple[float, float, list[float]]:
     """Seconds from the start of the sweep to the addresses being told, seconds from there to the last walker's end, and
     how long the addresses took to each pod's file."""
-    timeline = Timeline(cluster)
     mark, started = scene.stage.mark(), time.time()
-    follower = threading.Thread(target=timeline.follow, daemon=True)
-    follower.start()
+    timeline = Timeline(cluster, started)
+    seeing = [threading.Thread(target=see, daemon=True) for see in (timeline.follow, timeline.watch)]
+    for one in seeing:
+        one.start()
     begin()
-    eventually(lambda: _ended(scene) is not None, 120)
-    ended = _ended(scene)
+    eventually(lambda: len(timeline.ended) == 1 + ROUNDS, 120)
     timeline.stop.set()
-    follower.join(5)
+    for one in seeing:
+        one.join(5)
     told = _told_at(scene, mark)
     lags = [read - max(at for at in told.values() if at <= read) for read in timeline.read.values()]
-    assert ended is not None
     all_know = max(timeline.read.values())
-    return all_know - started, ended - all_know, lags
-
-
-def _ended(scene: Scene) -> float | None:
-    """When the last walker's container ended, by its own node's clock, to the second."""
-    pods = scene.access.get("pods", "-n", NAMESPACE)["items"]
-    states_ = [status["state"] for pod in pods for status in pod["status"].get("containerStatuses", ())]
-    ends = [state["terminated"]["finishedAt"] for state in states_ if "terminated" in state]
-    if len(pods) != 1 + ROUNDS or len(ends) != len(pods):
-        return None
-    return max(datetime.fromisoformat(end).timestamp() for end in ends)
+    return all_know - started, max(timeline.ended.values()) - all_know, lags
 
 
 def _told_at(scene: Scene, mark: int) -> dict[str, float]:
