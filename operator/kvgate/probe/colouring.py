@@ -18,17 +18,8 @@ def in_order(paths: Iterable[Path]) -> list[Path]:
 
 
 def rounds_between(prefill: Iterable[str], decode: Iterable[str]) -> Rounds:
-    """Every path from a prefill node to another decode node, once.
-
-    max(P, D) rounds where no node has both roles (the fewest possible); the circle method, once for each
-    direction, where all have both; as `rounds_of` where some have.
-    """
-    sources, destinations = sorted(set(prefill)), sorted(set(decode))
-    if not set(sources) & set(destinations):
-        return _bipartite(sources, destinations)
-    if sources == destinations:
-        return _circle(sources)
-    return rounds_of(Path(a, b) for a, b in product(sources, destinations) if a != b)
+    """Every path from a prefill node to another decode node, once, in the rounds of `rounds_of`."""
+    return rounds_of(Path(a, b) for a, b in product(set(prefill), set(decode)))
 
 
 def rounds_of(paths: Iterable[Path]) -> Rounds:
