@@ -219,7 +219,9 @@ def test_the_event_probe_hears_workers_by_both_ways(stage: Stage, tmp_path: Path
     """At the address of the worker's own metadata, which is Dynamo's event plane, and at the engine's endpoint."""
     frontend = serve(stage, w1=Worker(), w2=Worker(zmq_events=True), quiet=Worker(silent=True))
     rig = Rig(stage)
-    (first,) = rig.published(_running(rig, "w1")).kv_event_addresses
+    worker = _running(rig, "w1")
+    stage.until(lambda: rig.published(worker).kv_event_addresses, "the address of w1's events", worker)
+    (first,) = rig.published(worker).kv_event_addresses
     second, third = _running(rig, "w2").events_endpoint, _running(rig, "quiet").events_endpoint
     endpoints = [{"worker": "w1", "address": first}, {"worker": "w2", "address": second}]
     endpoints += [{"worker": "quiet", "address": third}, {"worker": "gone", "address": "tcp://127.0.0.1:9"}]

@@ -68,8 +68,9 @@ class PodRuntime:
         self._prepare(batch.graph)
         if self._scale(batch.graph.namespace, batch.name, replicas):
             return
-        self._core.create_namespaced_service(batch.graph.namespace, self._service(batch))
-        self._apps.create_namespaced_deployment(batch.graph.namespace, self._deployment(batch, replicas))
+        namespace = batch.graph.namespace
+        self._create(self._core.create_namespaced_service, namespace, self._service(batch))
+        self._create(self._apps.create_namespaced_deployment, namespace, self._deployment(batch, replicas))
 
     def shrink(self, graph: Graph, key: BatchKey, replicas: int) -> None:
         name = f"{graph.name}-{key.component.lower()}-{key.generation}"
@@ -100,6 +101,14 @@ class PodRuntime:
                 raise
             return False
         return True
+
+    def _create(self, create: Callable[[str, Document], Any], namespace: str, document: Document) -> None:
+        """One that a turn before left half made is kept."""
+        try:
+            create(namespace, document)
+        except ApiException as error:
+            if error.status != 409:
+                raise
 
     def _delete(self, namespace: str, name: str) -> None:
         for delete in (self._apps.delete_namespaced_deployment, self._core.delete_namespaced_service):
