@@ -34,6 +34,11 @@ TOOLS: Mapping[Tier, Sequence[str]] = {
     Tier.API: ("go",),
     Tier.CLUSTER: ("go", "ip", "iperf3", "containerd", "ctr", "runc", "nft", "prometheus"),
 }
+BESIDE = (Tier.BUILD, Tier.API)
+"""What waits more than it computes runs beside the tiers before LOCAL; what measures links runs alone, after them."""
+TRIED_TWICE = frozenset({Tier.LOCAL, Tier.DYNAMO, Tier.API, Tier.CLUSTER})
+"""Real components with real clocks: the few tests that failed are tried once more, and the table names them."""
+MOST_TRIED_TWICE = 4
 ONLY_ON_LINUX = frozenset({Tier.DYNAMO, Tier.BUILD, Tier.API, Tier.CLUSTER})
 ONLY_AS_ROOT = frozenset({Tier.CLUSTER})
 NEEDS_BUILD = frozenset({Tier.API, Tier.CLUSTER})
@@ -100,6 +105,13 @@ def not_run(tier: Tier, why: str, *, strict: bool) -> Row:
     return Row(tier, bad=strict, remark=f"NOT RUN: {why}")
 
 
+def lanes(rows: Sequence[Tier]) -> tuple[tuple[Tier, ...], tuple[Tier, ...], tuple[Tier, ...]]:
+    """Two lanes side by side, and what follows both."""
+    beside = tuple(tier for tier in rows if tier in BESIDE)
+    alone = tuple(tier for tier in rows if tier in {Tier.LOCAL, Tier.CLUSTER})
+    return tuple(tier for tier in rows if tier not in {*beside, *alone}), beside, alone
+
+
 def read_report(text: str) -> Counts | None:
     """The counts of a JUnit report; None when it is not one."""
     try:
@@ -111,6 +123,30 @@ def read_report(text: str) -> Counts | None:
     )
     failed = failures + errors
     return Counts(max(0, tests - failed - skipped), failed, skipped)
+
+
+def failed_tests(text: str) -> tuple[str, ...]:
+    """The names of the tests that failed by a JUnit report."""
+    cases = ET.fromstring(text).iter("testcase")  # noqa: S314
+    bad = [case for case in cases if case.find("failure") is not None or case.find("error") is not None]
+    return tuple(dict.fromkeys(case.get("name", "?") for case in bad))
+
+
+def worth_a_second_try(row: Row) -> bool:
+    """Failed tests alone, and few: a tier that failed otherwise, or widely, failed."""
+    counts = row.counts
+    few = counts is not None and 0 < counts.failed <= MOST_TRIED_TWICE
+    return row.tier in TRIED_TWICE and row.bad and not row.remark and few
+
+
+def after_second_try(first: Row, second: Row, names: Sequence[str]) -> Row:
+    """The row of a tier whose failed tests ran again: bad unless every one of them ran and passed."""
+    before, now = first.counts or Counts(), second.counts or Counts()
+    seconds = (first.seconds or 0.0) + (second.seconds or 0.0)
+    if second.bad or now.passed < len(names):
+        return replace(first, seconds=seconds, remark=second.remark)
+    counts = Counts(before.passed + before.failed, 0, before.skipped)
+    return Row(first.tier, seconds, counts, remark=f"passed at the second try alone: {', '.join(names)}")
 
 
 def tested(tier: Tier, seconds: float, code: int, counts: Counts | None, *, strict: bool) -> Row:

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 import run_tiers
+import tiers
+from tiers import Counts, Row, Tier
 
 LINGERING = """
 import fcntl, pathlib, subprocess, sys
@@ -86,3 +88,42 @@ def test_a_stop_lets_the_command_tear_down_and_starts_no_other(tmp_path: Path) -
 def test_the_virtual_environments_commands_come_first() -> None:
     first = run_tiers.child_environment()["PATH"].split(os.pathsep)[0]
     assert Path(first) == run_tiers.SCRIPTS
+
+
+@pytest.mark.parametrize(
+    ("body", "bad"),
+    [
+        pytest.param("assert mark.exists() or mark.touch()", False, id="what passes at the second try is good"),
+        pytest.param("assert False", True, id="what fails twice is not"),
+    ],
+)
+def test_a_failed_test_with_a_real_clock_runs_again(
+    body: str, bad: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = local dynamo api cluster\n", "utf-8")
+    lines = (
+        "import pathlib, pytest",
+        f"mark = pathlib.Path({str(tmp_path / 'mark')!r})",
+        "pytestmark = pytest.mark.api",
+    )
+    tests = ("def test_good(): pass", f"def test_other(): {body}")
+    (tmp_path / "test_it.py").write_text("\n".join([*lines, *tests]) + "\n", "utf-8")
+    monkeypatch.setattr(run_tiers, "ROOT", tmp_path)
+    row = run_tiers.Lane(_runner(), strict=True, rows=[])._test(Tier.API)
+    assert row.bad is bad
+    assert row.counts == (Counts(1, 1) if bad else Counts(2))
+    assert "api: once more test_other" in capfd.readouterr().out
+
+
+def test_both_lanes_run_and_are_shown(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    def ran(lane: run_tiers.Lane, tier: Tier) -> Row:
+        lane.runner.run([sys.executable, "-c", f"print('output of {tier}')"], lane.output)
+        return Row(tier, 1.0, Counts(1))
+
+    monkeypatch.setattr(run_tiers.Lane, "_tier", ran)
+    monkeypatch.setattr(tiers, "refusal", lambda *_: "")
+    rows: list[Row] = []
+    run_tiers.run_all(_runner(), None, rows, strict=True)
+    assert {row.tier for row in rows} == set(Tier)
+    shown = capfd.readouterr().out
+    assert [tier for tier in Tier if f"output of {tier}" not in shown] == []

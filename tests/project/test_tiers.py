@@ -108,6 +108,65 @@ def test_reading_a_report(xml: str, counts: Counts | None) -> None:
     assert tiers.read_report(xml) == counts
 
 
+FAILED_ONCE = Row(Tier.API, 600.0, Counts(5, 2, 1), bad=True)
+
+
+@pytest.mark.parametrize(
+    ("row", "worth"),
+    [
+        pytest.param(FAILED_ONCE, True, id="two failed of a tier with real clocks"),
+        pytest.param(Row(Tier.UNIT, 1.0, Counts(5, 2), bad=True), False, id="a pure test fails for good"),
+        pytest.param(Row(Tier.API, 1.0, Counts(5, 5), bad=True), False, id="many failed"),
+        pytest.param(Row(Tier.API, 1.0, Counts(5)), False, id="none failed"),
+        pytest.param(Row(Tier.API, 1.0, None, bad=True, remark="no report"), False, id="there is no report"),
+        pytest.param(Row(Tier.API, 1.0, Counts(5, 0, 2), bad=True, remark="skips"), False, id="a skip under CI"),
+    ],
+)
+def test_what_is_tried_twice(row: Row, worth: bool) -> None:
+    assert tiers.worth_a_second_try(row) is worth
+
+
+@pytest.mark.parametrize(
+    ("second", "after"),
+    [
+        pytest.param(
+            Row(Tier.API, 60.0, Counts(2)),
+            Row(Tier.API, 660.0, Counts(7, 0, 1), remark="passed at the second try alone: a, b"),
+            id="both pass: good, and named",
+        ),
+        pytest.param(
+            Row(Tier.API, 60.0, Counts(1, 1), bad=True),
+            Row(Tier.API, 660.0, Counts(5, 2, 1), bad=True),
+            id="one fails again",
+        ),
+        pytest.param(Row(Tier.API, 60.0, Counts(1)), Row(Tier.API, 660.0, Counts(5, 2, 1), bad=True), id="one ran"),
+        pytest.param(
+            Row(Tier.API, 60.0, None, bad=True, remark="no test ran"),
+            Row(Tier.API, 660.0, Counts(5, 2, 1), bad=True, remark="no test ran"),
+            id="none ran",
+        ),
+    ],
+)
+def test_after_a_second_try(second: Row, after: Row) -> None:
+    assert tiers.after_second_try(FAILED_ONCE, second, ("a", "b")) == after
+
+
+def test_the_names_of_what_failed() -> None:
+    cases = (
+        '<testcase name="good"/><testcase name="a"><failure/></testcase>'
+        '<testcase name="b"><error/></testcase><testcase name="b"><error/></testcase>'
+    )
+    assert tiers.failed_tests(f"<testsuites><testsuite>{cases}</testsuite></testsuites>") == ("a", "b")
+
+
+def test_links_are_measured_when_nothing_runs_beside() -> None:
+    assert tiers.lanes(tuple(Tier)) == (
+        (Tier.LINT, Tier.UNIT, Tier.DYNAMO),
+        (Tier.BUILD, Tier.API),
+        (Tier.LOCAL, Tier.CLUSTER),
+    )
+
+
 @pytest.mark.parametrize(
     ("rows", "line"),
     [
