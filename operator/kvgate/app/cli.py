@@ -7,10 +7,8 @@ import os
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from inspect import cleandoc
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
@@ -21,6 +19,7 @@ from kvgate.api.reference import reference as api_reference
 from kvgate.app import demo as demonstration
 from kvgate.app import demo_routing
 from kvgate.app.evaluate import evaluate_files
+from kvgate.app.helping import Commands
 from kvgate.app.lint import lint_files
 from kvgate.app.output import Format, print_reports, printable
 from kvgate.app.rates import rates
@@ -42,47 +41,6 @@ _GROUPS = {
 }
 
 
-class _Command(click.Command):
-    """One command; its help has the order of kubectl's: what it does, examples, options, usage."""
-
-    def __init__(self, *arguments: Any, examples: Sequence[str] = (), **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self.examples = examples
-
-    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        formatter.write_text(cleandoc(self.help or ""))
-        if self.examples:
-            with formatter.section("Examples"):
-                formatter.write("".join(f"  {line}\n" for line in self.examples))
-        self.format_options(ctx, formatter)
-        words = [word for word in self.collect_usage_pieces(ctx) if word != self.options_metavar]
-        with formatter.section("Usage"):
-            formatter.write(" ".join(["  " + ctx.command_path, *words, "[flags]"]) + "\n")
-
-
-class _Commands(click.Group):
-    """Help in the shape of kubectl's."""
-
-    command_class = _Command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            raise click.UsageError(f'unknown command "{args[0]}" for "kvgate"; kvgate --help lists them')
-        return super().resolve_command(ctx, args)
-
-    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        formatter.write(f"{(self.help or '').strip()}\n\n")
-        for title, names in _GROUPS.items():
-            formatter.write(f"{title}:\n")
-            for name in names:
-                formatter.write(f"  {name:<12}{self.commands[name].get_short_help_str(90)}\n")
-            formatter.write("\n")
-        formatter.write("Usage:\n  kvgate [command] [flags]\n\n")
-        formatter.write('Use "kvgate [command] --help" for more information about a command.\n')
-
-
 class _Terminal(Console):
     """A console that leaves it to `main` what a reader who went away means."""
 
@@ -91,8 +49,11 @@ class _Terminal(Console):
 
 
 @click.group(
-    cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
-)  # fmt: skip
+    cls=Commands,
+    sections=_GROUPS,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.pass_context
 def cli(context: click.Context) -> None:
     """kvgate gates NVIDIA Dynamo's disaggregated serving and KV routing on measured fabric evidence."""
