@@ -102,9 +102,15 @@ def test_what_comes_next(found: tuple[Walker, ...], step: Introduce | Collect | 
 
 def test_at_its_timeout_a_sweep_is_collected_and_names_who_was_late() -> None:
     assert turn(FENCE, walkers(p1=ENDED, d2=PENDING), after=timedelta(hours=3)).steps == (
-        Collect(RUN, late=("p2", "d1", "d2")),
+        Collect(RUN, late=("p2", "d1", "d2"), patient=False),
     )
     assert turn(FENCE, walkers(p1=ENDED, d2=PENDING), after=timedelta(hours=2, minutes=59)).steps == ()
+
+
+def test_a_log_that_cannot_be_read_is_asked_for_until_the_timeout_and_no_longer() -> None:
+    ended = walkers(**dict.fromkeys(NODES, ENDED))
+    assert turn(FENCE, ended, after=timedelta(hours=2, minutes=59)).steps == (Collect(RUN),)
+    assert turn(FENCE, ended, after=timedelta(hours=3)).steps == (Collect(RUN, patient=False),)
 
 
 def test_what_was_collected_and_not_yet_cleared_is_collected_again() -> None:

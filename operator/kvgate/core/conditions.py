@@ -82,6 +82,9 @@ def target_resolved(turn: Turn) -> Said:
     return true("Resolved", f"DynamoGraphDeployment {pool.spec.target_ref.name} was found and can be switched")
 
 
+MOST_NOTED = 4
+
+
 def fabric_measured(turn: Turn) -> Said:
     checks = (
         evidence_criteria.nodes_matched,
@@ -109,7 +112,13 @@ def fabric_measured(turn: Turn) -> Said:
         return unknown("Measuring" if turn.measuring else bad.reason, bad.message)
     problems = turn.case.evidence.problems if turn.case.evidence else ()
     waits = (turn.wait.message,) if turn.wait else ()
-    return false(bad.reason, "; ".join((bad.message, *waits, *(f"the sweep noted: {said}" for said in problems[:1]))))
+    return false(bad.reason, "; ".join((bad.message, *waits, *_noted(problems))))
+
+
+def _noted(problems: tuple[str, ...]) -> tuple[str, ...]:
+    """The first few: nodes that failed in different ways are all to be named."""
+    more = (f"and {len(problems) - MOST_NOTED} more",) if len(problems) > MOST_NOTED else ()
+    return (f"the sweep noted: {'; '.join((*problems[:MOST_NOTED], *more))}",) if problems else ()
 
 
 def _trouble(turn: Turn) -> str:

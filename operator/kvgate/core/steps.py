@@ -44,10 +44,14 @@ class Introduce:
 
 @dataclass(frozen=True)
 class Collect:
-    """Read what the walkers wrote, keep it as evidence, and clear the sweep away. `late` names those not done."""
+    """Read what the walkers wrote, keep it as evidence, and clear the sweep away. `late` names those not done.
+
+    `patient` asks again for what cannot be read now; once the sweep's time is up it is left out.
+    """
 
     run_id: str
     late: tuple[str, ...] = ()
+    patient: bool = True
 
 
 @dataclass(frozen=True)

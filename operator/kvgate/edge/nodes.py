@@ -22,7 +22,7 @@ _NAMESPACE = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._]{0,254}")
 
 @dataclass(frozen=True)
 class NodeView:
-    """A node; what comes after its addresses only matters where this host plays it, but for the last two.
+    """A node; of what comes after its addresses, all but the last three only matters where this host plays it.
 
     `told` is what stands on it that its cluster's health tools may have set.
 
@@ -37,6 +37,8 @@ class NodeView:
     loopback: bool = False
     paced_bytes_per_second: float | None = None
     schedulable: bool = True
+    ready: bool = True
+    """Whether its kubelet reports; True where there is none."""
     told: Told = field(default_factory=Told)
 
 

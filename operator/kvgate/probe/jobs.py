@@ -9,15 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kvgate.api.wire import API_VERSION
-from kvgate.core.digests import digest
 from kvgate.core.shoes import BAREFOOT, Shoes
-from kvgate_probe.wire import Schedule, encode_schedule
+from kvgate_probe.wire import Schedule, encode_schedule, schedule_digest
 
 Manifest = dict[str, object]
 POOL_UID = "kvgate.dev/pool-uid"
 RUN = "kvgate.dev/run"
 NODE = "kvgate.dev/node"
 PEERS = "kvgate.dev/peers"
+BOOT = "kvgate.dev/boot-id"
+"""On a Job: the boot of its node when the sweep began, which is the one that its numbers are of."""
 COPIED = "kvgate.dev/copied"
 """On a Job: what its pod has from the worker that it stands for, a JSON list of words."""
 SCHEDULE_DIGEST = "kvgate.dev/schedule-digest"
@@ -48,10 +49,11 @@ class Owner:
 
 @dataclass(frozen=True)
 class Seat:
-    """A node that a walker is pinned to, and the value of its hostname label."""
+    """A node that a walker is pinned to, the value of its hostname label, and the node's boot where it is known."""
 
     node: str
     hostname: str
+    boot_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,9 +94,8 @@ def owned_by(owner: Owner) -> list[Manifest]:
 def deadline_seconds(schedule: Schedule, timeout_seconds: float) -> int:
     """How long one walker may take: its rounds with their overhead, and partners that fall silent; the sweep's own
     timeout at most."""
-    nodes = {end for pairs in schedule.rounds for pair in pairs for end in (pair.source, pair.destination)}
     rounds = len(schedule.rounds) * (schedule.round_seconds + ROUND_SECONDS * len(schedule.steps))
-    return max(1, round(min(timeout_seconds, START_SECONDS + rounds + SILENCE_SECONDS * len(nodes))))
+    return max(1, round(min(timeout_seconds, START_SECONDS + rounds + SILENCE_SECONDS * len(schedule.nodes))))
 
 
 def config_map(owner: Owner, run_id: str, name: str, data: Mapping[str, str]) -> Manifest:
@@ -143,16 +144,30 @@ def schedule_config_map(owner: Owner, schedule: Schedule) -> Manifest:
     return config_map(owner, run_id, schedule_name(owner, run_id), {SCHEDULE_KEY: encode_schedule(schedule)})
 
 
-def walker_job(owner: Owner, schedule: Schedule, seat: Seat, style: PodStyle, timeout_seconds: float) -> Manifest:
+@dataclass(frozen=True)
+class Walk:
+    """What the Jobs of one sweep have in common."""
+
+    run_id: str
+    schedule_digest: str
+    deadline_seconds: int
+
+
+def walk_of(schedule: Schedule, timeout_seconds: float) -> Walk:
+    return Walk(schedule.run_id, schedule_digest(schedule), deadline_seconds(schedule, timeout_seconds))
+
+
+def walker_job(owner: Owner, walk: Walk, seat: Seat, style: PodStyle) -> Manifest:
     """The Job of one node. Its pod meets Pod Security `restricted` unless the style asks for what that forbids."""
-    run_id = schedule.run_id
+    run_id = walk.run_id
     return RunJob(
         name=job_name(owner, run_id, seat.node),
         pod=_pod(schedule_name(owner, run_id), seat, style),
-        deadline_seconds=deadline_seconds(schedule, timeout_seconds),
+        deadline_seconds=walk.deadline_seconds,
         notes={
-            SCHEDULE_DIGEST: digest(encode_schedule(schedule)),
+            SCHEDULE_DIGEST: walk.schedule_digest,
             NODE: seat.node,
+            **({BOOT: seat.boot_id} if seat.boot_id else {}),
             **({COPIED: json.dumps(list(style.shoes.told))} if style.shoes.told else {}),
         },
         pod_notes={NODE: seat.node, **dict(style.shoes.annotations)},

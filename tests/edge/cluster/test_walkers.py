@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from kvgate.api.status import SweepJob
+from kvgate.core.evidence import NodeIdentity
 from kvgate.core.world import Walker, WalkerState
 from kvgate.edge.cluster.walkers import Seen, on_nodes, sweep_jobs, walkers
+from kvgate.edge.nodes import NodeView
 from kvgate.probe.jobs import Owner, job_name
 
 OWNER = Owner("qwen3", "serving", "pool-uid")
@@ -46,8 +48,12 @@ def waiting(reason: str) -> Document:
     return pod("n1", "Pending", containerStatuses=[{"state": {"waiting": {"reason": reason, "message": "SECRET"}}}])
 
 
-def exited(code: int) -> Document:
-    return pod("n1", "Failed", containerStatuses=[{"state": {"terminated": {"exitCode": code}}}])
+def exited(code: int, **told: Any) -> Document:
+    return pod("n1", "Failed", containerStatuses=[{"state": {"terminated": {"exitCode": code, **told}}}])
+
+
+def left(reason: str) -> Document:
+    return pod("n1", "Failed", conditions=condition("DisruptionTarget", "True", reason))
 
 
 def condition(kind: str, status: str, reason: str) -> list[Document]:
@@ -93,10 +99,18 @@ def only(
         pytest.param(
             [ended("Failed", "DeadlineExceeded")], [], [], WalkerState.ENDED, "DeadlineExceeded", id="it took too long"
         ),
-        pytest.param([ended("Failed", "Other")], [], [], WalkerState.ENDED, "WalkerFailed", id="a Job that failed"),
+        pytest.param([ended("Failed", "Other")], [], [], WalkerState.ENDED, "PodDeleted", id="a pod that was deleted"),
+        pytest.param(
+            [ended("Failed", "Other")],
+            [pod("n1", "Failed")],
+            [],
+            WalkerState.ENDED,
+            "WalkerFailed",
+            id="a Job that failed, of whose pod nothing is told",
+        ),
         pytest.param(
             [job("n1")],
-            [pod("n1", "Failed", conditions=condition("DisruptionTarget", "True", "EvictionByEvictionAPI"))],
+            [left("EvictionByEvictionAPI")],
             [],
             WalkerState.ENDED,
             "NodeDraining",
@@ -202,14 +216,113 @@ def test_a_job_that_the_status_remembers_and_that_is_not_there_was_deleted() -> 
     assert "JobDeleted" in only([], [], [], known).trouble
 
 
-def test_a_walker_at_work_on_a_node_that_is_gone_says_so() -> None:
-    jobs, pods = [job("n1"), job("n2")], [pod("n1", "Pending"), pod("n2", "Running")]
-    told = walkers(["n1", "n2"], (), sweep_jobs(jobs, OWNER, RUN), Seen(jobs, pods))
-    first, second = on_nodes(told, frozenset({"n2"}))
-    (done,) = on_nodes([only([ended("Complete")], [pod("n1", "Succeeded")], [])], frozenset())
+ENDS = {
+    "killed for want of memory": (
+        exited(137, reason="OOMKilled"),
+        "OutOfMemory: the walker on node n1 was killed for want of memory: its limit is 256Mi",
+        "have the operator's administrator look at the node if it recurs",
+    ),
+    "with its port taken": (
+        exited(1, message="PortInUse: control port 5201: Address already in use SECRET"),
+        "PortInUse: port 5201 of node n1 is taken by another program, or by another pool's probe",
+        "free it, or give the pool another fabric.probe.port",
+    ),
+    "of another version": (
+        exited(2, message="schedule: version 9 SECRET"),
+        "WalkerFailed: the probe's image cannot read what this operator asks (exit code 2)",
+        "set probe.image in the operator's settings to this version's",
+    ),
+    "killed with its node": (
+        exited(255),
+        "WalkerKilled: the walker on node n1 was killed from outside (exit code 255), as when its node restarts",
+        "measure again once the node stands",
+    ),
+    "for a reason of its own": (
+        exited(1, message="SECRET"),
+        "WalkerFailed: the walker ended with exit code 1",
+        "its pod's log says why",
+    ),
+    "evicted by its kubelet": (
+        pod("n1", "Failed", reason="Evicted", message="The node was low on resource: memory. SECRET"),
+        "Evicted: the kubelet of node n1 evicted the probe's pod: the node is short of memory",
+        "make room there, and measure again",
+    ),
+    "evicted without a word that is known": (
+        pod("n1", "Failed", reason="Evicted", message="SECRET"),
+        "Evicted: the kubelet of node n1 evicted the probe's pod",
+        "make room there, and measure again",
+    ),
+    "sent away by a taint": (
+        left("DeletionByTaintManager"),
+        "NodeTainted: a taint of the effect NoExecute sent the pod away",
+        "remove the taint, or have the target's pods tolerate it",
+    ),
+    "for a pod that comes before it": (
+        left("PreemptionByScheduler"),
+        "Preempted: a pod of higher priority took the probe's place",
+        "make room for 250m CPU and 64Mi",
+    ),
+    "with its node's shutdown": (
+        left("TerminationByKubelet"),
+        "NodeShutdown: the node was shut down",
+        "measure again once it is back",
+    ),
+    "for a reason that is not known": (
+        left("SomethingNew"),
+        "NodeDraining: the pod was told to leave its node",
+        "measure again once the node is back",
+    ),
+}
+
+
+@pytest.mark.parametrize(("found", "says", "remedy"), ENDS.values(), ids=ENDS)
+def test_a_walker_that_ended_before_its_time_says_why_and_what_to_do(found: Document, says: str, remedy: str) -> None:
+    limited = {"template": {"spec": {"containers": [{"resources": {"limits": {"memory": "256Mi"}}}]}}}
+    assert only([job("n1") | {"spec": limited}], [found], []).trouble == f"{says}; {remedy}"
+
+
+@pytest.mark.parametrize(
+    ("said", "word"),
+    [
+        pytest.param("maximum cpu usage per Container is 1, but limit is 4", "LimitRange", id="a LimitRange"),
+        pytest.param("minimum memory usage per Container is 1Gi", "LimitRange", id="a LimitRange that asks for more"),
+        pytest.param("ValidatingAdmissionPolicy 'x' denied request", "AdmissionDenied", id="an admission policy"),
+        pytest.param('admission webhook "x" denied the request', "AdmissionDenied", id="an admission webhook"),
+    ],
+)
+def test_a_pod_that_is_refused_is_told_by(said: str, word: str) -> None:
+    assert only([job("n1")], [], [event(said)]).trouble.partition(":")[0] == word
+
+
+def node(name: str, *, ready: bool = True, schedulable: bool = True) -> NodeView:
+    return NodeView(NodeIdentity(name), {}, ready=ready, schedulable=schedulable)
+
+
+def test_a_walker_at_work_on_a_node_that_is_gone_or_does_not_report_says_so() -> None:
+    names = ("n1", "n2", "n3")
+    jobs = [job(name) for name in names]
+    pods = [pod("n1", "Pending"), pod("n2", "Running"), pod("n3", "Running")]
+    told = walkers(names, (), sweep_jobs(jobs, OWNER, RUN), Seen(jobs, pods))
+    first, second, third = on_nodes(told, [node("n2"), node("n3", ready=False, schedulable=False)])
+    (done,) = on_nodes([only([ended("Complete")], [pod("n1", "Succeeded")], [])], [])
 
     assert "NodeGone: node n1 was deleted" in first.trouble
+    assert "NodeNotReady: the kubelet of node n3 no longer reports" in third.trouble
     assert (second.trouble, done.trouble) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("schedulable", "word"),
+    [
+        pytest.param(True, "PodDeleted", id="from a node that takes pods"),
+        pytest.param(False, "NodeDraining", id="from a node that was cordoned, as a drain does"),
+    ],
+)
+def test_a_pod_was_deleted(schedulable: bool, word: str) -> None:
+    lost = only([ended("Failed", "BackoffLimitExceeded")], [], [])
+    (told,) = on_nodes([lost], [node("n1", schedulable=schedulable)])
+    assert told.trouble.startswith(f"{word}: ")
+    assert "node n1" in told.trouble
 
 
 def test_a_walker_was_told_what_is_still_true() -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from kvgate.api.objects import FabricReport, read_report
 from kvgate.api.status import SweepJob
 from kvgate.api.wire import API_VERSION
 from kvgate.core.digests import digest
-from kvgate.core.evidence import Evidence
+from kvgate.core.evidence import Evidence, NodeIdentity
 from kvgate.core.steps import Collect
 from kvgate.core.world import WalkerState, World
-from kvgate.dynamo.document import at, mappings, shown, text
+from kvgate.dynamo.document import at, mapping, mappings, shown, text
 from kvgate.edge.cluster.client import REPORTS, Client, Document, Query
 from kvgate.edge.cluster.reading import ReadPool
 from kvgate.edge.cluster.refusals import AlreadyExists, ClusterError, Conflict, NotFound, Refused
@@ -22,7 +23,7 @@ from kvgate.edge.cluster.walkers import address_of, is_owned
 from kvgate.edge.errors import MeasureError
 from kvgate.probe.identities import identified
 from kvgate.probe.indexes import report_name
-from kvgate.probe.jobs import CONTAINER, COPIED, POOL_UID, SCHEDULE_DIGEST, Owner, labels, owned_by
+from kvgate.probe.jobs import BOOT, CONTAINER, COPIED, POOL_UID, SCHEDULE_DIGEST, Owner, labels, owned_by
 from kvgate.probe.reports import NamedSpec, superseded, to_reports
 from kvgate.probe.results import MOST_LOG_CHARACTERS, Reading, Setting, read_logs
 from kvgate_probe.wire import Schedule, encode_schedule
@@ -57,6 +58,7 @@ def gather(
     read = read_logs(schedule, logs, Setting(received_at, addresses)) if schedule else Reading(())
     planned = paths_of(schedule) or tuple(path for path in world.nodes.paths if not path.same_node)
     used = {node for path in planned for node in (path.source, path.destination)}
+    as_begun, rebooted = identities_as_begun(world.nodes.identities, seen.jobs, recorded)
     return Evidence(
         run_id=step.run_id,
         pool_uid=pool.uid,
@@ -64,11 +66,25 @@ def gather(
         samples=read.samples,
         measured_at=received_at,
         in_use=sum(not path.same_node for path in world.nodes.paths),
-        nodes=identified((node for node in world.nodes.identities if node.name in used), read.interfaces),
+        nodes=identified((node for node in as_begun if node.name in used), read.interfaces),
         image=image_of(known.values()),
-        problems=(*_troubles(world, step), *problems, *read.problems),
+        problems=(*_troubles(world, step), *rebooted, *problems, *read.problems),
         copied=copied_by(seen.jobs, recorded),
     )
+
+
+def identities_as_begun(
+    now: Iterable[NodeIdentity], jobs: Sequence[Document], recorded: Sequence[SweepJob]
+) -> tuple[tuple[NodeIdentity, ...], tuple[str, ...]]:
+    """The nodes with the boots that they had when the sweep began, and what is to be said of those that rebooted
+    since: their numbers are of a boot that is over, so that they count no more than before a reboot after the sweep."""
+    notes = _notes(jobs, recorded)
+    begun = {node: text(note.get(BOOT)) for node, note in notes.items()}
+    every = tuple(now)
+    rebooted = [one.name for one in every if begun.get(one.name) and one.boot_id and begun[one.name] != one.boot_id]
+    told = tuple(f"NodeRebooted: node {name} booted anew during the sweep: it is measured again" for name in rebooted)
+    was = {name: begun[name] for name in rebooted}
+    return tuple(replace(one, boot_id=was.get(one.name, one.boot_id)) for one in every), told
 
 
 def image_of(pods: Iterable[Document]) -> str:
@@ -80,10 +96,15 @@ def image_of(pods: Iterable[Document]) -> str:
 
 def copied_by(jobs: Sequence[Document], recorded: Sequence[SweepJob]) -> tuple[str, ...]:
     """What the pods of the recorded Jobs had from the workers that they stood for, each with its node."""
+    told = ((node, text(note.get(COPIED))) for node, note in sorted(_notes(jobs, recorded).items()))
+    return tuple(f"{node}: {shown(word)}" for node, copied in told for word in _words(copied))
+
+
+def _notes(jobs: Sequence[Document], recorded: Sequence[SweepJob]) -> dict[str, Document]:
+    """The annotations of the recorded Jobs, by node."""
     nodes = {job.uid: job.node for job in recorded}
-    notes = {nodes.get(text(at(job, "metadata", "uid")), ""): job for job in jobs}
-    told = ((node, text(at(notes[node], "metadata", "annotations", COPIED))) for node in sorted(notes) if node)
-    return tuple(f"{node}: {shown(word)}" for node, note in told for word in _words(note))
+    found = ((nodes.get(text(at(job, "metadata", "uid")), ""), job) for job in jobs)
+    return {node: mapping(at(job, "metadata", "annotations")) for node, job in found if node}
 
 
 def _words(note: str) -> tuple[str, ...]:
@@ -129,9 +150,10 @@ def _as_given(schedule: Schedule, jobs: Sequence[Document], recorded: Sequence[S
 def _logs(
     client: Client, pool: ReadPool, known: Mapping[str, Document], step: Collect, problems: list[str]
 ) -> dict[str, str]:
-    """A log that cannot be read now is asked for again in the next turn, unless its node is gone or its walker late."""
+    """A log that cannot be read now is asked for again while there is patience, unless its node is gone, or its walker
+    late. Raises MeasureError then."""
     logs: dict[str, str] = {}
-    ready = {node.identity.name for node in pool.objects.nodes if node.schedulable}
+    ready = {node.identity.name for node in pool.objects.nodes if node.ready}
     for node, pod in known.items():
         if not mappings(at(pod, "status", "containerStatuses")) or at(pod, "status", "phase") == "Pending":
             continue
@@ -139,10 +161,14 @@ def _logs(
             name = text(at(pod, "metadata", "name"))
             logs[node] = client.log(pool.namespace, name, CONTAINER, MOST_LOG_CHARACTERS + 1)
         except ClusterError as error:
-            if node in ready and node not in step.late and not isinstance(error, NotFound | Refused):
-                raise
-            problems.append(f"log of {node}: cannot be read ({type(error).__name__})")
+            if step.patient and node in ready and not isinstance(error, NotFound | Refused):
+                until = "it is asked for again until fabric.schedule.sweepTimeout is over"
+                raise MeasureError(f"node {node}: {_UNREADABLE_LOG}; {until}") from error
+            problems.append(f"log of {node}: cannot be read ({type(error).__name__}): {_UNREADABLE_LOG}")
     return logs
+
+
+_UNREADABLE_LOG = "the API server does not get the walker's log from the kubelet; look at the kubelet of that node"
 
 
 def _troubles(world: World, step: Collect) -> tuple[str, ...]:

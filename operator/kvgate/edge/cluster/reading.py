@@ -61,7 +61,7 @@ class ReadPool(Pool):
 
 def read_all(client: Client, namespace: str, name: str, allowed: LabelSelector | None) -> ReadPool:
     """The pool with all it depends on. Raises PoolGoneError, and EdgeError for a pool that cannot be read."""
-    stored = _stored(_own(client, namespace, name), f"{namespace}/{name}")
+    stored = stored_pool(_own(client, namespace, name), f"{namespace}/{name}")
     target, mine = stored.spec.target_ref.name, Query(labels=f"{POOL_UID}={stored.metadata.uid}")
     nodes, *depends = client.together(
         lambda: client.list(NODES),
@@ -74,7 +74,7 @@ def read_all(client: Client, namespace: str, name: str, allowed: LabelSelector |
         lambda: _pods(client, namespace, target),
         lambda: _worker_metadata(client, namespace),
     )
-    objects = sorted_by_kind(_source(body) for body in chain(*depends, nodes))
+    objects = sorted_by_kind(source_of(body) for body in chain(*depends, nodes))
     usable = _usable(objects.nodes, nodes, allowed)
     return _read(stored, replace(objects, pools=(*objects.pools, stored), nodes=usable))
 
@@ -97,8 +97,8 @@ def _rivals(client: Client, own: InferencePool) -> Sequence[Document]:
     return [body for body in named if at(body, "metadata", "name") != name]
 
 
-def _stored(body: Document, key: str) -> InferencePool:
-    read = read_pool(completed(_source(body)))
+def stored_pool(body: Document, key: str) -> InferencePool:
+    read = read_pool(completed(source_of(body)))
     if isinstance(read, InferencePool):
         return read
     remedy = "the CRD in the cluster and this operator differ: apply crds/"
@@ -156,7 +156,7 @@ def _worker_metadata(client: Client, namespace: str) -> tuple[Document, ...]:
         return ()
 
 
-def _source(body: Document) -> Source:
+def source_of(body: Document) -> Source:
     metadata = body.get("metadata") or {}
     place = Path(str(body.get("kind")), str(metadata.get("namespace", "")), str(metadata.get("name")))
     return Source(place, 0, body, _NEVER)
@@ -167,7 +167,8 @@ def _usable(
 ) -> tuple[NodeView, ...]:
     """Nodes that the operator's settings allow; one that is not Ready is as little schedulable as a cordoned one."""
     ready = {text(at(body, "metadata", "name")) for body in bodies if _ready(body)}
-    seen = tuple(replace(node, schedulable=node.schedulable and node.identity.name in ready) for node in nodes)
+    stands = ((node, node.identity.name in ready) for node in nodes)
+    seen = tuple(replace(node, schedulable=node.schedulable and well, ready=well) for node, well in stands)
     return seen if allowed is None else selected(seen, allowed)
 
 

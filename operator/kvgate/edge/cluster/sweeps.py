@@ -24,8 +24,8 @@ from kvgate.edge.cluster.client import CONFIG_MAPS, CORE_EVENTS, JOBS, PODS, Cli
 from kvgate.edge.cluster.reading import ReadPool
 from kvgate.edge.cluster.refusals import Conflict, NotFound
 from kvgate.edge.cluster.runs import NO_IMAGE, make, of_run
+from kvgate.edge.cluster.troubles import TOLD_OF_PODLESS
 from kvgate.edge.cluster.walkers import (
-    TOLD_OF_PODLESS,
     Seen,
     address_of,
     is_of_run,
@@ -36,6 +36,7 @@ from kvgate.edge.cluster.walkers import (
     walkers,
 )
 from kvgate.edge.errors import MeasureError
+from kvgate.edge.nodes import NodeView
 from kvgate.edge.observe import target_document, target_of
 from kvgate.probe.asked import further_steps, memory_for
 from kvgate.probe.jobs import (
@@ -136,8 +137,7 @@ def standing(client: Client, pool: ReadPool, *, collected: bool) -> Standing:
         return Standing(left, found)
     if not found and not schedule and not fence.jobs:
         return Standing()
-    present = frozenset(node.identity.name for node in pool.objects.nodes)
-    told = on_nodes(walkers(nodes_of(schedule), fence.jobs, found, seen), present)
+    told = on_nodes(walkers(nodes_of(schedule), fence.jobs, found, seen), pool.objects.nodes)
     return Standing(Sweep(fence.run_id, fence.started_at, told), found)
 
 
@@ -165,20 +165,19 @@ def start(client: Client, pool: ReadPool, step: Measure, policy: ProbePolicy) ->
         return
     styles = {role: _style(pool, policy, role) for role in (Role.PREFILL, Role.DECODE)}
     timeout = pool.spec.fabric.schedule.sweep_timeout.seconds
-    hostnames = {node.identity.name: node.labels.get(HOSTNAME, "") for node in pool.objects.nodes}
+    seats = {node.identity.name: _seat(node) for node in pool.objects.nodes}
     for node in nodes_of(schedule):
-        _make_job(
-            client,
-            pool.owner,
-            schedule,
-            walker_job(
-                pool.owner,
-                schedule,
-                Seat(node, hostnames.get(node) or node),
-                styles[Role.PREFILL if step.stands_for_prefill(node) else Role.DECODE],
-                timeout,
-            ),
-        )
+        style = styles[Role.PREFILL if step.stands_for_prefill(node) else Role.DECODE]
+        manifest = walker_job(pool.owner, schedule, seats.get(node, Seat(node, node)), style, timeout)
+        try:
+            _make_job(client, pool.owner, schedule, manifest)
+        except MeasureError as error:
+            raise MeasureError(f"node {node}: {error}") from error
+
+
+def _seat(node: NodeView) -> Seat:
+    name = node.identity.name
+    return Seat(name, node.labels.get(HOSTNAME, "") or name, node.identity.boot_id)
 
 
 def _style(pool: ReadPool, policy: ProbePolicy, role: Role) -> PodStyle:

@@ -9,26 +9,13 @@ from dataclasses import dataclass, field, replace
 from kvgate.api.status import SweepJob
 from kvgate.core.world import Walker, WalkerState
 from kvgate.dynamo.document import at, mapping, mappings, text
+from kvgate.edge.cluster import troubles
 from kvgate.edge.cluster.client import Document
+from kvgate.edge.nodes import NodeView
 from kvgate.probe.jobs import NODE, PEERS, POOL_UID, RUN, Owner, job_name
 
-_IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"})
-_NOT_STARTED = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 _AT_WORK = frozenset({WalkerState.PENDING, WalkerState.RUNNING})
 _RUNNING, _SUCCEEDED, _FAILED = "Running", "Succeeded", "Failed"
-
-
-_FAILED_SCHEDULING, _SCHEDULED = "FailedScheduling", "Scheduled"
-TOLD_OF_PODLESS = (("Job", "FailedCreate"), ("Pod", _FAILED_SCHEDULING), ("Pod", _SCHEDULED))
-"""The kind that an event regards, and its reason: what is asked for where a Job has no pod, or has none any more."""
-_SCHEDULER_SAYS = (
-    ("were unschedulable", "cordoned"),
-    ("untolerated taint", "tainted"),
-    ("Insufficient cpu", "short of CPU"),
-    ("Insufficient memory", "short of memory"),
-    ("Too many pods", "full of pods"),
-)
-"""Words of the scheduler's sentence, which is about all nodes, and what they mean for the one that a walker is for."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +41,7 @@ def is_of_run(document: Document, owner: Owner, run_id: str) -> bool:
 
 
 def has_ended(job: Document) -> bool:
-    return bool(_condition(job, "Complete") or _condition(job, "Failed"))
+    return bool(troubles.condition(job, "Complete") or troubles.condition(job, "Failed"))
 
 
 def sweep_jobs(jobs: Iterable[Document], owner: Owner, run_id: str) -> tuple[SweepJob, ...]:
@@ -98,14 +85,23 @@ def _walker(
     return Walker(node, job.uid, state, addresses[node], told_of(pod, addresses), trouble)
 
 
-def on_nodes(told: Iterable[Walker], present: frozenset[str]) -> tuple[Walker, ...]:
-    """The same walkers, where one that is at work on a node that is not there any more says so: its pod does not."""
-    return tuple(w if w.node in present or w.state not in _AT_WORK else replace(w, trouble=_gone(w.node)) for w in told)
+def on_nodes(told: Iterable[Walker], nodes: Iterable[NodeView]) -> tuple[Walker, ...]:
+    """The same walkers, with what their nodes say: where one is gone or does not report, its pod's word is old."""
+    standing = {node.identity.name: node for node in nodes}
+    return tuple(replace(w, trouble=_on_node(w, standing.get(w.node))) for w in told)
 
 
-def _gone(node: str) -> str:
-    what = f"NodeGone: node {node} was deleted, or the operator's settings no longer allow it"
-    return f"{what}; bring it back, or take it out of the pool's nodes"
+def _on_node(walker: Walker, node: NodeView | None) -> str:
+    if walker.state in _AT_WORK and node is None:
+        what = f"NodeGone: node {walker.node} was deleted, or the operator's settings no longer allow it"
+        return f"{what}; bring it back, or take it out of the pool's nodes"
+    if walker.state in _AT_WORK and node is not None and not node.ready:
+        what = f"NodeNotReady: the kubelet of node {walker.node} no longer reports, and what its pod does is not known"
+        return f"{what}; bring the node back, or take it out of the pool's nodes"
+    if walker.trouble.startswith(troubles.POD_DELETED) and node is not None and not node.schedulable:
+        what = f"NodeDraining: node {walker.node} takes no pods now, and its probe's pod was deleted, as in a drain"
+        return f"{what}; measure again once the node is back"
+    return walker.trouble
 
 
 def pod_of(job_uid: str, pods: Iterable[Document]) -> Document:
@@ -136,90 +132,12 @@ def told_of(pod: Document, addresses: Mapping[str, str]) -> frozenset[str]:
 def _state(job: Document, pod: Document, events: Sequence[Document]) -> tuple[WalkerState, str]:
     phase = text(at(pod, "status", "phase"))
     if has_ended(job) or phase in {_SUCCEEDED, _FAILED}:
-        return WalkerState.ENDED, _end_trouble(job, pod, events)
+        return WalkerState.ENDED, troubles.of_an_end(job, pod, events)
     if phase == _RUNNING:
-        return WalkerState.RUNNING, _draining(pod)
-    return WalkerState.PENDING, _draining(pod) or _pending_trouble(pod) if pod else _podless_trouble(events)
-
-
-def _condition(document: Document, kind: str) -> Document:
-    """The condition of this type, if it is True; else empty."""
-    held = mappings(at(document, "status", "conditions"))
-    return next((entry for entry in held if entry.get("type") == kind and entry.get("status") == "True"), {})
-
-
-def _end_trouble(job: Document, pod: Document, events: Sequence[Document]) -> str:
-    if _condition(job, "Failed").get("reason") == "DeadlineExceeded":
-        node = text(at(job, "metadata", "annotations", NODE))
-        waited = _pending_trouble(pod) if pod else _never_scheduled(node, events)
-        what = f"the walker of node {node} did not end within its Job's activeDeadlineSeconds"
-        return f"DeadlineExceeded: {what}{_why(waited)}"
-    if drained := _draining(pod):
-        return drained
-    codes = [at(status, "state", "terminated", "exitCode") for status in _containers(pod)]
-    failed = [code for code in codes if isinstance(code, int) and code != 0]
-    if failed:
-        return f"WalkerFailed: the walker ended with exit code {failed[0]}; its pod's log says why"
-    return "WalkerFailed: the Job failed without a word of its pod" if _condition(job, "Failed") else ""
-
-
-def _why(trouble: str) -> str:
-    return f" ({trouble})" if trouble else ""
-
-
-def _draining(pod: Document) -> str:
-    disrupted = _condition(pod, "DisruptionTarget")
-    return "NodeDraining: the pod was told to leave its node; measure again once the node is back" if disrupted else ""
-
-
-def _pending_trouble(pod: Document) -> str:
-    node = text(at(pod, "metadata", "annotations", NODE))
-    for status in _containers(pod):
-        reason = text(at(status, "state", "waiting", "reason"))
-        if reason in _IMAGE:
-            return f"ImagePull: node {node} cannot pull the probe's image; check probe.image in the operator's settings"
-        if reason in _NOT_STARTED:
-            return f"ContainerNotStarted: node {node} cannot start the probe's container ({reason})"
-    held = mappings(at(pod, "status", "conditions"))
-    scheduled = next((entry for entry in held if entry.get("type") == "PodScheduled"), {})
-    if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
-        return _unschedulable(node, text(scheduled.get("message")))
-    return ""
-
-
-def _never_scheduled(node: str, events: Sequence[Document]) -> str:
-    """The pod goes with the deadline: what the scheduler said of it stays a while."""
-    scheduled = any(event.get("reason") == _SCHEDULED for event in events)
-    said = _said(events, _FAILED_SCHEDULING)
-    return _unschedulable(node, said) if said and not scheduled else ""
-
-
-def _unschedulable(node: str, said: str) -> str:
-    found = tuple(meaning for words, meaning in _SCHEDULER_SAYS if words in said)
-    what = " or ".join(found) if found else "cordoned, tainted, full or gone"
-    remedy = "uncordon it, make room for 250m CPU and 64Mi, or take it out of the pool's nodes"
-    return f"Unschedulable: node {node} takes no probe pod: it is {what}; {remedy}"
-
-
-def _said(events: Sequence[Document], reason: str) -> str:
-    return " ".join(text(event.get("message")) for event in events if event.get("reason") == reason)
-
-
-def _containers(pod: Document) -> tuple[Document, ...]:
-    return mappings(at(pod, "status", "containerStatuses"))
-
-
-def _podless_trouble(events: Sequence[Document]) -> str:
-    said = _said(events, "FailedCreate")
-    if "violates PodSecurity" in said:
-        return (
-            "ProbeForbiddenByPodSecurity: the namespace's Pod Security level refuses the probe's pod; relax one of them"
-        )
-    if "exceeded quota" in said:
-        return "QuotaExceeded: a ResourceQuota of the namespace has no room for the probe's pod; raise it"
-    if "must specify" in said or "maximum " in said or "minimum " in said:
-        return "LimitRange: the namespace's quota or LimitRange refuses the probe's resources; admit 250m to 4 CPUs"
-    return "PodNotCreated: the Job's pod is refused; kubectl describe job says by whom" if said else ""
+        return WalkerState.RUNNING, troubles.of_a_leaving(pod)
+    if not pod:
+        return WalkerState.PENDING, troubles.of_a_podless(events)
+    return WalkerState.PENDING, troubles.of_a_leaving(pod) or troubles.of_a_pending(pod)
 
 
 def _regards(event: Document, job: SweepJob) -> bool:
