@@ -117,7 +117,7 @@ class Records:
             role=Role.SOURCE if is_source(test, self._trip.node) else Role.DESTINATION,
             pair=test.pair,
             round=test.round,
-            phase=plan.phase,
+            phase=plan.phase_of(test.round),
             tool=step.tool,
             streams=step.streams,
             planned_seconds=ran.seconds or step.seconds,

@@ -2,7 +2,8 @@
 
 Every walker visits its tests in the order (round, pair, step). At each it waits for a partner that is behind, and
 leaves to a make-up pass a test whose partner is ahead, silent or not yet known. The walker that is furthest
-behind never waits for one behind it, so there is always one that moves: no barrier, no deadlock.
+behind never waits for one behind it, so there is always one that moves: no barrier, no deadlock. Where the schedule
+is in order, a test also waits for those of the round before it, which are behind it too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import replace
 from kvgate_probe import host
 from kvgate_probe.budget import Allowance, Budget
 from kvgate_probe.control import Channel, Question, Standing, State, TcpChannel
+from kvgate_probe.order import Order
 from kvgate_probe.partners import Partner, Patience
 from kvgate_probe.peers import Address, Peers
 from kvgate_probe.records import Records, Trip, is_source
@@ -44,6 +46,9 @@ class Walker:
         self._budget = Budget(trip.schedule.share_of(trip.node), own)
         self._turns = len(trip.schedule.tests())
         self._partners = {name: Partner(name) for name in {t.partner_of(trip.node) for t in self._tests}}
+        self._order = Order(trip.schedule, trip.node)
+        before = {name for test in self._tests for name in self._order.before(test)}
+        self._others = {name: Partner(name) for name in before - self._partners.keys()}
         self._position, self._round, self._state = -1, 0, State.WALKING
         self._began = 0.0
         self._port: int | None = None
@@ -53,7 +58,7 @@ class Walker:
         """Raises OSError where the control port is taken; a cancelled walk ends with its summary."""
         started, self._began = self._trip.clock(), self._now()
         control = await self._channel.open(self._answer, self._trip.bind, self._trip.control_port)
-        watchers = [asyncio.ensure_future(self._watch(partner)) for partner in self._partners.values()]
+        watchers = [asyncio.ensure_future(self._watch(walker)) for walker in self._walkers()]
         interrupted = False
         try:
             await self._walk_all()
@@ -78,6 +83,8 @@ class Walker:
     async def _turn(self, test: Test, position: int, *, last: bool) -> bool:
         """False where the test must wait for the make-up pass."""
         self._position, self._round = position, test.round
+        if not last:
+            await self._wait_for_turn(test)
         self._records.begin(test)
         partner = self._partners[test.partner_of(self._trip.node)]
         problem = self._tools[test.step].problem() or self._too_much(test)
@@ -92,6 +99,27 @@ class Walker:
             self._budget.ended()
         self._record(problem, partner)
         return True
+
+    async def _wait_for_turn(self, test: Test) -> None:
+        """Until the round before is over, as far as the walkers of it are heard; the silent ones hold nobody up."""
+        waiting = [self._known(name) for name in self._order.before(test)]
+        while waiting:
+            await asyncio.gather(*(self._ask(walker) for walker in waiting))
+            waiting = [walker for walker in waiting if not self._through(walker, test)]
+            if waiting:
+                await asyncio.sleep(max(self._trip.patience.poll_seconds, self._order.pause_seconds(test)))
+
+    def _through(self, walker: Partner, test: Test) -> bool:
+        patience, waited = self._trip.patience, self._now() - self._began
+        lost = self._peers.find(walker.node) is None and waited >= patience.address_seconds
+        past = walker.position >= self._order.begins_at(test)
+        return past or lost or walker.gone or walker.silent(self._now(), patience)
+
+    def _known(self, name: str) -> Partner:
+        return self._partners.get(name) or self._others[name]
+
+    def _walkers(self) -> tuple[Partner, ...]:
+        return (*self._partners.values(), *self._others.values())
 
     def _too_much(self, test: Test) -> Ran | None:
         why = self._budget.spent() if is_source(test, self._trip.node) else ""
@@ -219,7 +247,7 @@ class Walker:
 
     async def _watch(self, partner: Partner) -> None:
         """Asks from time to time, so that a death is known everywhere at once and costs its silence once."""
-        pause = max(self._trip.patience.watch_seconds, self._trip.patience.poll_seconds * len(self._partners))
+        pause = max(self._trip.patience.watch_seconds, self._trip.patience.poll_seconds * len(self._walkers()))
         while not partner.gone:
             began = self._now()
             await self._ask(partner)
@@ -244,7 +272,8 @@ class Walker:
             partner.hear(standing, self._now())
 
     def _answer(self, question: Question) -> Standing:
-        asker = self._partners.get(question.standing.node)
+        name = question.standing.node
+        asker = self._partners.get(name) or self._others.get(name)
         if asker is not None and question.standing.run == self._trip.schedule.run_id:
             asker.hear(question.standing, self._now())
         settled = None if question.test is None else self._records.troubles.get(question.test)
@@ -275,11 +304,9 @@ class Walker:
             self._record(Ran(trouble=Trouble.INTERRUPTED, message="this walker was told to end"), partner)
 
     async def _say_farewell(self) -> None:
-        living: list[Address] = []
-        for partner in self._partners.values():
-            address = self._peers.find(partner.node)
-            if address is not None and partner.state is not State.LEAVING:
-                living.append(address)
+        gone = {walker.node for walker in self._walkers() if walker.state is State.LEAVING}
+        told = self._partners.keys() | self._order.followers()
+        living = [address for name in sorted(told - gone) if (address := self._peers.find(name)) is not None]
         words = (self._channel.ask(address, Question(self._standing()), FAREWELL_SECONDS) for address in living)
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.gather(*words)

@@ -14,6 +14,8 @@ LIMITED_VERSION = 2
 """Of a schedule with a limit on bytes: a walker that knows of none must not take it for one without."""
 STEPPED_VERSION = 3
 """Of a schedule in which a pair meets for more than one test."""
+ORDERED_VERSION = 4
+"""Of a schedule whose rounds wait for each other, or are of two phases."""
 MAX_DOCUMENT_CHARACTERS = 262_144
 MAX_TERMINATION_BYTES = 4096
 MAX_SECONDS = 3600.0
@@ -87,8 +89,10 @@ class Step:
 class Schedule:
     """The whole sweep, the same for every walker; `paced_bits_per_second` is for all streams together.
 
-    A pair meets once for all its steps: the first is `tool` with `streams` for `duration_seconds`, then come those of
-    `further`. `most_bytes` is what all senders together may send, None for no limit.
+    A pair meets once in a phase for all its steps: the first is `tool` with `streams` for `duration_seconds`, then come
+    those of `further`. `most_bytes` is what all senders together may send, None for no limit. The rounds are of
+    `phase`, but for the last ones where `beside` (a phase, and how many rounds are of it) is given. Where `in_order`,
+    no test begins before those of the round before it have ended.
     """
 
     run_id: str
@@ -103,6 +107,13 @@ class Schedule:
     paced_bits_per_second: int | None = None
     most_bytes: int | None = None
     further: tuple[Step, ...] = ()
+    in_order: bool = False
+    beside: tuple[str, int] | None = None
+
+    def phase_of(self, round_number: int) -> str:
+        if self.beside is None or round_number < len(self.rounds) - self.beside[1]:
+            return self.phase
+        return self.beside[0]
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -214,7 +225,11 @@ class Unreadable:
 
 def encode_schedule(schedule: Schedule) -> str:
     document: dict[str, object] = {
-        "version": _version(limited=schedule.most_bytes is not None, stepped=bool(schedule.further)),
+        "version": _version(
+            limited=schedule.most_bytes is not None,
+            stepped=bool(schedule.further),
+            ordered=schedule.in_order or schedule.beside is not None,
+        ),
         "runID": schedule.run_id,
         "poolUID": schedule.pool_uid,
         "tool": schedule.tool,
@@ -232,10 +247,16 @@ def encode_schedule(schedule: Schedule) -> str:
         document["mostBytes"] = schedule.most_bytes
     if schedule.further:
         document["further"] = [_step_out(step) for step in schedule.further]
+    if schedule.in_order:
+        document["inOrder"] = True
+    if schedule.beside is not None:
+        document["beside"] = {"phase": schedule.beside[0], "rounds": schedule.beside[1]}
     return _dump(document)
 
 
-def _version(*, limited: bool, stepped: bool) -> int:
+def _version(*, limited: bool, stepped: bool, ordered: bool) -> int:
+    if ordered:
+        return ORDERED_VERSION
     if stepped:
         return STEPPED_VERSION
     return LIMITED_VERSION if limited else WIRE_VERSION
@@ -265,14 +286,18 @@ def decode_schedule(text: str) -> Schedule:
     reader = Fields.of(text, "schedule")
     most_bytes = reader.maybe_whole("mostBytes")
     further = tuple(map(_step, reader.objects("further"))) if "further" in reader.values else ()
-    version = _version(limited=most_bytes is not None, stepped=bool(further))
+    in_order = "inOrder" in reader.values and reader.flag("inOrder")
+    rounds = tuple(_round(reader, n, entry) for n, entry in enumerate(reader.items("rounds")))
+    beside = _beside(reader.within("beside"), len(rounds)) if "beside" in reader.values else None
+    ordered = in_order or beside is not None
+    version = _version(limited=most_bytes is not None, stepped=bool(further), ordered=ordered)
     if reader.values.get("version") != version:
         raise WireError(f"schedule: version must be {version}")
     return Schedule(
         run_id=reader.name("runID"),
         pool_uid=reader.text("poolUID"),
         tool=reader.name("tool"),
-        rounds=tuple(_round(reader, n, entry) for n, entry in enumerate(reader.items("rounds"))),
+        rounds=rounds,
         duration_seconds=reader.number("durationSeconds", above=0, most=MAX_SECONDS),
         streams=reader.whole("streams", least=1, most=MAX_STREAMS),
         port=reader.whole("port", least=1, most=65535 - DATA_PORTS),
@@ -281,7 +306,13 @@ def decode_schedule(text: str) -> Schedule:
         paced_bits_per_second=reader.maybe_whole("pacedBitsPerSecond", least=1),
         most_bytes=most_bytes,
         further=further,
+        in_order=in_order,
+        beside=beside,
     )
+
+
+def _beside(reader: Fields, rounds: int) -> tuple[str, int]:
+    return reader.name("phase"), reader.whole("rounds", most=rounds)
 
 
 def encode_result(result: Result) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kvgate.api.words import Phase
@@ -53,7 +55,19 @@ def result(pair: Pair, started_at: float, ended_at: float, **fields: object) -> 
 )
 def test_what_ran_at_once(results: list[Result], together: bool) -> None:
     found = slots(schedule(), results)
-    assert found == ({(FIRST, results[0].step): 0, (SECOND, results[0].step): 0} if together else {})
+    assert found == ({(FIRST, 0, 0): 0, (SECOND, 0, 0): 0} if together else {})
+
+
+def test_a_straggler_is_left_out_and_the_others_ran_at_once() -> None:
+    third = Pair("p3", "d3")
+    found = slots(schedule(), [result(FIRST, 0, 10), result(SECOND, 0.5, 10.5), result(third, 7, 17)])
+    assert found == {(FIRST, 0, 0): 0, (SECOND, 0, 0): 0}
+
+
+def test_only_the_rounds_beside_have_slots_where_a_schedule_has_two_phases() -> None:
+    plan = replace(schedule(Phase.ISOLATED), rounds=((FIRST, SECOND),) * 2, beside=(Phase.CONCURRENT.value, 1))
+    ran = [result(pair, 20 * n, 20 * n + 10, round=n) for n in range(2) for pair in (FIRST, SECOND)]
+    assert slots(plan, ran) == {(FIRST, 1, 0): 0, (SECOND, 1, 0): 0}
 
 
 def test_an_isolated_phase_has_no_slots() -> None:

@@ -73,6 +73,14 @@ def test_all_walkers_see_one_order_of_tests() -> None:
     assert [test.index for test in one.tests_of("d")] == [1]
 
 
+def test_a_schedule_of_two_phases_says_of_each_round_which_it_is_of() -> None:
+    beside = {"phase": "Concurrent", "rounds": 1}
+    schedule = decode_schedule(json.dumps(SCHEDULE | {"version": 4, "inOrder": True, "beside": beside}))
+    assert [schedule.phase_of(number) for number in range(2)] == ["Isolated", "Concurrent"]
+    assert schedule.in_order
+    assert decode_schedule(encode_schedule(schedule)) == schedule
+
+
 @pytest.mark.parametrize(
     ("change", "word"),
     [
@@ -97,6 +105,11 @@ def test_all_walkers_see_one_order_of_tests() -> None:
         pytest.param({"streams": 1.5}, "streams", id="a stream and a half"),
         pytest.param({"port": 65535}, "port", id="a port with no room for the tool's ports above it"),
         pytest.param({"pacedBitsPerSecond": 0}, "pacedBitsPerSecond", id="a pace of zero"),
+        pytest.param({"inOrder": True}, "version", id="rounds in order, for a walker that knows of none"),
+        pytest.param({"inOrder": "yes"}, "inOrder", id="an order that is a word"),
+        pytest.param(
+            {"version": 4, "beside": {"phase": "Concurrent", "rounds": 3}}, "rounds", id="more rounds than there are"
+        ),
     ],
 )
 def test_a_wrong_schedule_is_refused_by_the_name_of_the_field(change: dict[str, Any], word: str) -> None:

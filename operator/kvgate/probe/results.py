@@ -6,17 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from kvgate.core.evidence import Failure, FailureKind, Path, Sample
+from kvgate.core.evidence import Failure, FailureKind, Sample
 from kvgate.probe.ends import Ends, weigh
 from kvgate.probe.identities import Interface, interfaces
 from kvgate.probe.measured import Accepted
 from kvgate.probe.readers import READERS, reader_of
 from kvgate.probe.samples import sample_of
-from kvgate.probe.slots import slots
-from kvgate_probe.wire import Pair, Result, Role, Schedule, Step, Summary, Test, Unreadable, decode_line, decode_summary
+from kvgate.probe.slots import Place, slots
+from kvgate_probe.wire import Result, Role, Schedule, Step, Summary, Test, Unreadable, decode_line, decode_summary
 
-Place = tuple[Pair, int]
-"""A pair, and the place of a test among those for which it meets."""
 MOST_LOG_CHARACTERS = 64 * 1024 * 1024
 MOST_PROBLEMS = 50
 CLOCK_TOLERANCE = timedelta(minutes=5)
@@ -58,20 +56,23 @@ def read_logs(schedule: Schedule, logs: Mapping[str, str], setting: Setting) -> 
     if strange:
         return Reading((), (f"the schedule names {len(strange)} tools that this version cannot read",))
     problems: list[str] = []
-    tests = {(test.pair, test.step): test for test in schedule.tests()}
+    tests = {_place(test): test for test in schedule.tests()}
     lines = [line for node in sorted(logs) for line in _lines(node, logs[node], problems)]
     accepted = [line.result for line in lines if _accept(line, schedule, tests, problems)]
     by_place: dict[Place, list[Result]] = {}
     for result in accepted:
-        by_place.setdefault((result.pair, result.step), []).append(result)
-    told = (test for test in schedule.tests() if (test.pair, test.step) in by_place)
+        by_place.setdefault(_place(result), []).append(result)
+    told = {place: test for place, test in tests.items() if place in by_place}
     at_once = slots(schedule, accepted)
     samples = tuple(
-        _placed(_sample(test, by_place[test.pair, test.step], schedule, setting), at_once.get((test.pair, test.step)))
-        for test in told
+        _placed(_sample(test, by_place[place], schedule, setting), at_once.get(place)) for place, test in told.items()
     )
     problems += _skewed(accepted, setting.received_at)
     return Reading(samples, _few(problems), interfaces(accepted))
+
+
+def _place(meant: Test | Result) -> Place:
+    return meant.pair, meant.round, meant.step
 
 
 def _lines(node: str, log: str, problems: list[str]) -> Iterator[_Line]:
@@ -93,7 +94,7 @@ def _lines(node: str, log: str, problems: list[str]) -> Iterator[_Line]:
 
 
 def _accept(line: _Line, schedule: Schedule, tests: Mapping[Place, Test], problems: list[str]) -> bool:
-    reason = _stranger(line.result, schedule, tests.get((line.result.pair, line.result.step)))
+    reason = _stranger(line.result, schedule, tests.get(_place(line.result)))
     if reason:
         problems.append(f"{line.where}: {reason}: ignored")
     return not reason
@@ -102,13 +103,13 @@ def _accept(line: _Line, schedule: Schedule, tests: Mapping[Place, Test], proble
 def _stranger(result: Result, schedule: Schedule, test: Test | None) -> str:
     if result.run_id != schedule.run_id or result.pool_uid != schedule.pool_uid:
         return "of another run"
-    if test is None or test.round != result.round:
+    if test is None:
         return "of a path that is not planned in this round"
     end = test.pair.source if result.role is Role.SOURCE else test.pair.destination
     if result.node != end:
         return f"a {result.role.value}'s record by a node that is not the {result.role.value}"
     step = schedule.steps[test.step]
-    planned = (step.tool, schedule.phase, step.streams)
+    planned = (step.tool, schedule.phase_of(test.round), step.streams)
     if (result.tool, result.phase, result.streams) != planned or not _of_planned_length(result, step, schedule):
         return "of another tool, phase, number of streams or duration than planned"
     if result.paced_bits_per_second != schedule.paced_bits_per_second:
@@ -137,8 +138,7 @@ def _sample(test: Test, results: Sequence[Result], schedule: Schedule, setting: 
         outcome = Failure(FailureKind.AMBIGUOUS, f"{count} records of one test by one end, 1 expected")
     else:
         outcome = weigh(ends, step, schedule, addresses, loopback=setting.loopback)
-    path = Path(test.pair.source, test.pair.destination)
-    return sample_of(path, schedule, step, setting.received_at, outcome, ends)
+    return sample_of(test, schedule, setting.received_at, outcome, ends)
 
 
 def _placed(sample: Sample, slot: int | None) -> Sample:

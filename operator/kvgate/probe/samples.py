@@ -16,28 +16,27 @@ from kvgate.probe.measured import Accepted, Reader
 from kvgate.probe.readers import reader_of
 from kvgate.probe.starved import starved
 from kvgate.probe.ucx_reading import TCP
-from kvgate_probe.wire import Result, Schedule, Step
+from kvgate_probe.wire import Result, Schedule, Step, Test
 
 MUCH_UNCONFIRMED = 0.05
 
 
-def sample_of(
-    path: Path, schedule: Schedule, step: Step, measured_at: datetime, outcome: Accepted | Failure, ends: Ends
-) -> Sample:
+def sample_of(test: Test, schedule: Schedule, measured_at: datetime, outcome: Accepted | Failure, ends: Ends) -> Sample:
     """Bytes per second of payload by the receiver's count, or the failure; the layer is the tool's."""
+    step = schedule.steps[test.step]
     reader, source = reader_of(step), ends.source
     teller, _ = ends.told_by(reader.teller)
     accepted = outcome if isinstance(outcome, Accepted) else None
     numbers = accepted.numbers if accepted else None
     return Sample(
         run_id=schedule.run_id,
-        path=path,
+        path=Path(test.pair.source, test.pair.destination),
         layer=reader.layer,
         tool=step.tool,
         operation=step.operation or reader.operation,
         memory=Memory.HOST,
         transport=accepted.transport if accepted else TCP,
-        phase=Phase(schedule.phase),
+        phase=Phase(schedule.phase_of(test.round)),
         streams=step.streams,
         measured_at=measured_at,
         bytes_per_second=numbers.bytes_per_second if numbers else None,
