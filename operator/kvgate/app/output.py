@@ -155,16 +155,16 @@ def _print_table(report: Report, console: Console) -> None:
         Text(f"InferencePool {pool.key}", style="bold")
         + Text(f"   mode {pool.spec.mode.value}   target {pool.spec.target_ref.name}   model {pool.spec.model.name}")
     )
-    _section(console, ("PATH", "LINK", "ENDPOINT", "NOTE"), (_path_row(line) for line in report.explanation.paths))
+    section(console, ("PATH", "LINK", "ENDPOINT", "NOTE"), (_path_row(line) for line in report.explanation.paths))
     if status.kv_cache:
         console.print(f"\nKV cache: {status.kv_cache.bytes_per_token} B per token ({status.kv_cache.derivation})")
-    _section(console, ESTIMATES, _estimates(status))
+    section(console, ESTIMATES, _estimates(status))
     if status.longest_prompt_within_budget is not None:
         console.print(f"\nLongest prompt within the budget: {status.longest_prompt_within_budget} tokens")
-    _section(console, ("KV STORAGE", "RECOMPUTE", "BREAK-EVEN"), _break_even(status))
-    _section(console, ("AT FAULT", "SETTLED", "TESTS"), _suspects(status))
+    section(console, ("KV STORAGE", "RECOMPUTE", "BREAK-EVEN"), _break_even(status))
+    section(console, ("AT FAULT", "SETTLED", "TESTS"), _suspects(status))
     conditions = ((c.type, c.status.value, c.reason, c.message) for c in status.conditions if c.reason != "NotGated")
-    _section(console, ("CONDITION", "STATUS", "REASON", "MESSAGE"), conditions)
+    section(console, ("CONDITION", "STATUS", "REASON", "MESSAGE"), conditions)
     for line in report.done:
         console.print(f"\n{line}")
     if report.patch:
@@ -217,15 +217,19 @@ def _suspects(status: PoolStatus) -> Iterable[tuple[str, ...]]:
         yield suspect.name, "yes" if suspect.settled else "not yet", suspect.tests
 
 
-def _section(console: Console, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+_WHOLE = frozenset({"PATH", "CONDITION", "STATUS", "REASON", "POOL", "CAPABILITY", "STATE", "SINCE", "WHY", "WHO ACTS"})
+
+
+def section(console: Console, heads: Sequence[str], rows: Iterable[Sequence[str]], *, gap: bool = True) -> None:
+    """A table without rules, after an empty line unless it opens the page; nothing where it has no rows."""
     listed = list(rows)
     if not listed:
         return
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
     for head in heads:
-        table.add_column(head, overflow="fold", no_wrap=head in {"PATH", "CONDITION", "STATUS", "REASON"})
+        table.add_column(head, overflow="fold", no_wrap=head in _WHOLE)
     for row in listed:
         table.add_row(*(Text(printable(cell), style=_COLOURS.get(cell, "")) for cell in row))
     with console.capture() as captured:
         console.print(table)
-    console.out("\n" + "\n".join(line.rstrip() for line in captured.get().splitlines()), highlight=False)
+    console.out("\n" * gap + "\n".join(line.rstrip() for line in captured.get().splitlines()), highlight=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import yaml
 from kubernetes import client, config
 
@@ -30,3 +32,34 @@ def credentials(kubeconfig: str = "") -> client.Configuration:
         raise EdgeError(f"{kubeconfig}: is no kubeconfig that can be read ({type(error).__name__})") from error
     configuration.retries = False
     return configuration
+
+
+@dataclass(frozen=True)
+class Login:
+    """Which cluster a person means, as whom, and in which namespace where none is named."""
+
+    configuration: client.Configuration
+    namespace: str
+
+
+def login(kubeconfig: str = "", context: str = "") -> Login:
+    """As kubectl reads it: the named file, else those of $KUBECONFIG, else ~/.kube/config. Raises EdgeError."""
+    configuration, where = client.Configuration(), kubeconfig or "the kubeconfig"
+    try:
+        config.load_kube_config(  # type: ignore[no-untyped-call]
+            config_file=kubeconfig or None,
+            context=context or None,
+            client_configuration=configuration,
+            persist_config=False,
+        )
+        contexts, active = config.list_kube_config_contexts(kubeconfig or None)  # type: ignore[no-untyped-call]
+        chosen = next((entry for entry in contexts if entry["name"] == context), active)
+        namespace = str(chosen["context"].get("namespace") or "default")
+    except (config.ConfigException, OSError) as error:
+        named = " of that name" if context else ""
+        what = f"{where}: holds no context{named} that can be used"
+        raise EdgeError(f"{what}; give --kubeconfig and --context, or set KUBECONFIG") from error
+    except MISSHAPEN as error:
+        raise EdgeError(f"{where}: is no kubeconfig that can be read ({type(error).__name__})") from error
+    configuration.retries = False
+    return Login(configuration, namespace)
