@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 from kvgate.api.words import Memory, Phase
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class Path:
+class Path(NamedTuple):
     """An ordered pair of nodes that KV bytes would travel, prefill → decode."""
 
     source: str
@@ -46,6 +46,7 @@ class FailureKind(StrEnum):
     IMPLAUSIBLE = "Implausible"
     WRONG_HOST = "WrongHost"
     WRONG_RUN = "WrongRun"
+    OTHER_NETWORK = "OtherNetwork"
     COUNTERS_STILL = "CountersStill"
     INTERRUPTED = "Interrupted"
     PARTNER_SILENT = "PartnerSilent"

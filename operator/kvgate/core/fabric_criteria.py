@@ -32,6 +32,8 @@ def tools_agree(case: Case) -> Finding:
 
 def _contradictions(path: PathRates) -> Iterator[str]:
     """Tools on the same layer that differ; and a KV transport that outdoes the link of the same transport."""
+    if len(path.samples) < 2:
+        return
     by_kind: dict[tuple[str, ...], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for sample in path.samples:
         kind = (sample.layer, sample.phase, sample.transport, sample.memory)
@@ -119,8 +121,8 @@ def _rates(samples: Iterable[Sample], *, serving: bool) -> dict[Path, tuple[floa
     """Per path the last rate that was seen with, or without, serving traffic; and that traffic."""
     found: dict[Path, tuple[float, float]] = {}
     for sample in samples:
-        moved, rate = sample.serving_bytes_per_second or 0.0, carried(sample)
-        if rate is not None and (moved > 0) is serving:
+        moved = sample.serving_bytes_per_second or 0.0
+        if (moved > 0) is serving and (rate := carried(sample)) is not None:
             found[sample.path] = (rate, moved)
     return found
 
@@ -145,8 +147,8 @@ BY_RATE = frozenset({"minThroughput", "ttftBudget", "maxUtilization", "lineRate"
 def starved_probes(case: Case) -> str:
     """What is said of paths, no faster than the judged one, whose probe lacked the processor; nothing of none."""
     judged = case.judged_bytes_per_second or 0.0
-    slow = (path for path in case.fabric.measured if (path.bytes_per_second or 0.0) <= judged)
-    told = tuple(f"path {path.path}: {s.starved}" for path in slow for s in path.samples if s.starved)
+    starved = ((path, s.starved) for path in case.fabric.measured for s in path.samples if s.starved)
+    told = tuple(f"path {path.path}: {why}" for path, why in starved if (path.bytes_per_second or 0.0) <= judged)
     return text.listed(told, most=2)
 
 

@@ -65,6 +65,18 @@ class Fabric:
         return tuple(path for path in self.paths if path.bytes_per_second is not None)
 
     @cached_property
+    def ordered(self) -> Mapping[Layer | None, Sequence[tuple[float, float]]]:
+        """Pairs of bytes per second and weight, least first: of each layer, and under None of the paths."""
+        rates: Mapping[Layer | None, list[tuple[float, float]]] = {None: [], **{layer: [] for layer in Layer}}
+        for path in self.measured:
+            weight = self.weight(path.path)
+            of_each = {None: path.bytes_per_second, Layer.LINK: path.link, Layer.ENDPOINT: path.endpoint}
+            for layer, rate in of_each.items():
+                if rate is not None:
+                    rates[layer].append((rate, weight))
+        return {layer: sorted(pairs) for layer, pairs in rates.items()}
+
+    @cached_property
     def unreachable(self) -> tuple[PathRates, ...]:
         return tuple(path for path in self.paths if path.unreachable is not None)
 
@@ -90,6 +102,9 @@ def path_rates(path: Path, samples: Sequence[Sample]) -> PathRates:
     without a number; and no number of another test makes up for data that arrived changed."""
     if path.same_node or not samples:
         return PathRates(path)
+    if len(samples) == 1 and samples[0].failure is None and (rate := carried(samples[0])) is not None:
+        link, endpoint = (rate if samples[0].layer is layer else None for layer in Layer)
+        return PathRates(path, link, endpoint, samples=tuple(samples))
     rated = [(sample, rate) for sample in samples if (rate := carried(sample)) is not None]
     failures = tuple(sample.failure for sample in samples if sample.failure is not None)
     corrupt = next((failure for failure in failures if failure.kind is FailureKind.DATA_CORRUPT), None)
@@ -127,8 +142,7 @@ def lower_percentile(weighted: Iterable[tuple[float, float]], percent: float) ->
 
 def judged(seen: Fabric, slowest_percent: float) -> float | None:
     """The throughput that verdicts use, in bytes per second: the lower percentile over measured paths in use."""
-    rated = ((path.bytes_per_second or 0.0, seen.weight(path.path)) for path in seen.measured)
-    return lower_percentile(rated, slowest_percent)
+    return lower_percentile(seen.ordered[None], slowest_percent)
 
 
 def slowest(seen: Fabric) -> PathRates | None:

@@ -133,7 +133,7 @@ def bound_by(case: Case) -> str:
 
 def _layer(case: Case, layer: Layer) -> LayerStatus:
     rates = [(path.path, rate) for path in case.fabric.paths if (rate := path.of(layer)) is not None]
-    values = [(rate, case.fabric.weight(path)) for path, rate in rates]
+    values = case.fabric.ordered[layer]
     tools = sorted({sample.tool for sample in case.numbers if sample.layer is layer})
     return LayerStatus(
         tool=",".join(tools),
@@ -193,9 +193,7 @@ def _estimate(case: Case, transfer: Transfer, tokens: int) -> Estimate:
 
 def _alone(case: Case, layer: Layer, kv_bytes: int) -> int | None:
     """Milliseconds at what one layer of the judged path carries."""
-    rates = ((path.of(layer), case.fabric.weight(path.path)) for path in case.fabric.measured)
-    known = ((rate, weight) for rate, weight in rates if rate is not None)
-    rate = lower_percentile(known, case.criteria.slowest_percent_of_paths)
+    rate = lower_percentile(case.fabric.ordered[layer], case.criteria.slowest_percent_of_paths)
     return None if rate is None else milliseconds(kv_bytes / (rate * case.pool.spec.fabric.probe.load_derating.number))
 
 
