@@ -44,7 +44,7 @@ class Walker:
         self._tests = trip.schedule.tests_of(trip.node)
         own = sum(is_source(test, trip.node) for test in self._tests)
         self._budget = Budget(trip.schedule.share_of(trip.node), own)
-        self._turns = len(trip.schedule.tests())
+        self._turns = trip.schedule.count
         self._partners = {name: Partner(name) for name in {t.partner_of(trip.node) for t in self._tests}}
         self._order = Order(trip.schedule, trip.node)
         before = {name for test in self._tests for name in self._order.before(test)}

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
+from hashlib import sha256
 
 from kvgate_probe.fields import Fields, WireError
+from kvgate_probe.rounds import Pair as Pair
+from kvgate_probe.rounds import Rounds
 
 WIRE_VERSION = 1
 LIMITED_VERSION = 2
@@ -16,6 +19,9 @@ STEPPED_VERSION = 3
 """Of a schedule in which a pair meets for more than one test."""
 ORDERED_VERSION = 4
 """Of a schedule whose rounds wait for each other, or are of two phases."""
+PACKED_VERSION = 5
+"""Of a schedule with more than PLAIN_PAIRS pairs, whose rounds are packed."""
+PLAIN_PAIRS = 1000
 MAX_DOCUMENT_CHARACTERS = 262_144
 MAX_TERMINATION_BYTES = 4096
 MAX_SECONDS = 3600.0
@@ -44,14 +50,6 @@ class Trouble(StrEnum):
     BYTE_BUDGET_SPENT = "ByteBudgetSpent"
     TOOL_MISSING = "ToolMissing"
     TOOL_FAILED = "ToolFailed"
-
-
-@dataclass(frozen=True, order=True)
-class Pair:
-    """Bytes flow from `source` to `destination`."""
-
-    source: str
-    destination: str
 
 
 @dataclass(frozen=True, order=True)
@@ -98,7 +96,7 @@ class Schedule:
     run_id: str
     pool_uid: str
     tool: str
-    rounds: tuple[tuple[Pair, ...], ...]
+    rounds: Sequence[tuple[Pair, ...]]
     duration_seconds: float
     streams: int
     port: int
@@ -109,6 +107,22 @@ class Schedule:
     further: tuple[Step, ...] = ()
     in_order: bool = False
     beside: tuple[str, int] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rounds", Rounds.of(self.rounds))
+
+    @property
+    def packed(self) -> Rounds:
+        return Rounds.of(self.rounds)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return self.packed.nodes
+
+    @property
+    def count(self) -> int:
+        """How many tests there are."""
+        return self.packed.pairs * len(self.steps)
 
     def phase_of(self, round_number: int) -> str:
         if self.beside is None or round_number < len(self.rounds) - self.beside[1]:
@@ -125,21 +139,23 @@ class Schedule:
         return sum(step.seconds for step in self.steps)
 
     def tests(self) -> tuple[Test, ...]:
-        places = range(len(self.steps))
-        meetings = [(number, pair) for number, pairs in enumerate(self.rounds) for pair in sorted(pairs)]
-        ordered = [(number, pair, step) for number, pair in meetings for step in places]
-        return tuple(Test(index, number, pair, step) for index, (number, pair, step) in enumerate(ordered))
+        meetings = ((number, pair) for number, pairs in enumerate(self.rounds) for pair in pairs)
+        return self._tests((number, place, pair) for place, (number, pair) in enumerate(meetings))
 
     def tests_of(self, node: str) -> tuple[Test, ...]:
-        return tuple(t for t in self.tests() if node in (t.pair.source, t.pair.destination))
+        return self._tests(self.packed.of_node(node))
+
+    def _tests(self, meetings: Iterable[tuple[int, int, Pair]]) -> tuple[Test, ...]:
+        steps = len(self.steps)
+        return tuple(
+            Test(place * steps + step, number, pair, step) for number, place, pair in meetings for step in range(steps)
+        )
 
     def share_of(self, node: str) -> int | None:
         """The bytes that a sender may send: as much of all as its tests are of all."""
         if self.most_bytes is None:
             return None
-        tests = self.tests()
-        own = sum(test.pair.source == node for test in tests)
-        return self.most_bytes * own // max(1, len(tests))
+        return self.most_bytes * self.packed.sent_by(node) // max(1, self.packed.pairs)
 
 
 @dataclass(frozen=True)
@@ -224,21 +240,36 @@ class Unreadable:
 
 
 def encode_schedule(schedule: Schedule) -> str:
+    return _dump(_schedule_out(schedule, schedule.packed.packed))
+
+
+def schedule_digest(schedule: Schedule) -> str:
+    """SHA-256 in hex: the same for the same schedule, whoever compressed it."""
+    text = _dump(_schedule_out(schedule, lambda: sha256(schedule.packed.raw()).hexdigest()))
+    return sha256(text.encode()).hexdigest()
+
+
+def _schedule_out(schedule: Schedule, packed: Callable[[], str]) -> dict[str, object]:
+    plain = schedule.packed.pairs <= PLAIN_PAIRS
     document: dict[str, object] = {
         "version": _version(
-            limited=schedule.most_bytes is not None,
-            stepped=bool(schedule.further),
+            packed=not plain,
             ordered=schedule.in_order or schedule.beside is not None,
+            stepped=bool(schedule.further),
+            limited=schedule.most_bytes is not None,
         ),
         "runID": schedule.run_id,
         "poolUID": schedule.pool_uid,
         "tool": schedule.tool,
-        "rounds": [[{"from": p.source, "to": p.destination} for p in pairs] for pairs in schedule.rounds],
         "durationSeconds": schedule.duration_seconds,
         "streams": schedule.streams,
         "port": schedule.port,
         "phase": schedule.phase,
     }
+    if plain:
+        document["rounds"] = [[{"from": p.source, "to": p.destination} for p in pairs] for pairs in schedule.rounds]
+    else:
+        document |= {"nodes": schedule.nodes, "packed": packed()}
     if schedule.line_rate_bytes_per_second is not None:
         document["lineRateBytesPerSecond"] = schedule.line_rate_bytes_per_second
     if schedule.paced_bits_per_second is not None:
@@ -251,10 +282,12 @@ def encode_schedule(schedule: Schedule) -> str:
         document["inOrder"] = True
     if schedule.beside is not None:
         document["beside"] = {"phase": schedule.beside[0], "rounds": schedule.beside[1]}
-    return _dump(document)
+    return document
 
 
-def _version(*, limited: bool, stepped: bool, ordered: bool) -> int:
+def _version(*, limited: bool, stepped: bool, ordered: bool, packed: bool) -> int:
+    if packed:
+        return PACKED_VERSION
     if ordered:
         return ORDERED_VERSION
     if stepped:
@@ -287,10 +320,11 @@ def decode_schedule(text: str) -> Schedule:
     most_bytes = reader.maybe_whole("mostBytes")
     further = tuple(map(_step, reader.objects("further"))) if "further" in reader.values else ()
     in_order = "inOrder" in reader.values and reader.flag("inOrder")
-    rounds = tuple(_round(reader, n, entry) for n, entry in enumerate(reader.items("rounds")))
+    packed = "packed" in reader.values
+    rounds = _packed_rounds(reader) if packed else _plain_rounds(reader)
     beside = _beside(reader.within("beside"), len(rounds)) if "beside" in reader.values else None
     ordered = in_order or beside is not None
-    version = _version(limited=most_bytes is not None, stepped=bool(further), ordered=ordered)
+    version = _version(limited=most_bytes is not None, stepped=bool(further), ordered=ordered, packed=packed)
     if reader.values.get("version") != version:
         raise WireError(f"schedule: version must be {version}")
     return Schedule(
@@ -456,6 +490,17 @@ def _plain(text: str, most: int) -> str:
 
 def _dump(document: Mapping[str, object]) -> str:
     return json.dumps(document, separators=(",", ":"), allow_nan=False)
+
+
+def _packed_rounds(reader: Fields) -> Rounds:
+    nodes = reader.items("nodes")
+    if not all(isinstance(name, str) and 1 <= len(name) <= 253 and name.isprintable() for name in nodes):
+        raise WireError("schedule: nodes must be names of 1 to 253 printable characters")
+    return Rounds.unpacked([str(name) for name in nodes], reader.text("packed"))
+
+
+def _plain_rounds(reader: Fields) -> tuple[tuple[Pair, ...], ...]:
+    return tuple(_round(reader, n, entry) for n, entry in enumerate(reader.items("rounds")))
 
 
 def _round(reader: Fields, number: int, entry: object) -> tuple[Pair, ...]:

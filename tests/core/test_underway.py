@@ -25,7 +25,7 @@ RUNNING, ENDED, PENDING, GONE = WalkerState.RUNNING, WalkerState.ENDED, WalkerSt
 def walkers(**states: WalkerState) -> tuple[Walker, ...]:
     """Walkers with an address each; all have been told of all unless the test says otherwise."""
     return tuple(
-        Walker(node, f"job-{node}", states.get(node, RUNNING), f"10.0.0.{number}", frozenset(NODES))
+        Walker(node, f"job-{node}", states.get(node, RUNNING), f"10.0.0.{number}")
         for number, node in enumerate(NODES)
     )
 
@@ -76,12 +76,12 @@ def test_the_jobs_are_remembered_once_all_of_them_exist() -> None:
 
 STEPS = {
     "all are at work and know each other": (walkers(), None),
-    "one was not told of all": (
-        (replace(walkers()[0], told=frozenset({"p1"})), *walkers()[1:]),
+    "one was not told of a partner": (
+        (replace(walkers()[0], untold=True), *walkers()[1:]),
         Introduce(RUN),
     ),
     "one that waits for its address is told nothing yet": (
-        (replace(walkers(p1=PENDING)[0], address="", told=frozenset()), *walkers()[1:]),
+        (replace(walkers(p1=PENDING)[0], address="", untold=True), *walkers()[1:]),
         None,
     ),
     "one is still at work": (walkers(p1=ENDED, p2=ENDED, d1=ENDED), None),

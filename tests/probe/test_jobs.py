@@ -13,6 +13,7 @@ from kvgate.core.digests import digest
 from kvgate.core.shoes import Ask, Shoes
 from kvgate.probe.jobs import (
     COPIED,
+    ELSEWHERE,
     PEERS,
     SCHEDULE_KEY,
     Owner,
@@ -22,6 +23,7 @@ from kvgate.probe.jobs import (
     job_name,
     schedule_config_map,
     schedule_name,
+    walk_of,
     walker_job,
 )
 from kvgate.probe.plan import LinkTest, plan_sweep
@@ -39,7 +41,7 @@ def schedule(run_id: str = "0123456789") -> Schedule:
 
 
 def job(style: PodStyle = STYLE, seat: Seat | None = None, timeout: float = 3600) -> dict[str, Any]:
-    return dict(walker_job(OWNER, schedule(), seat or Seat("n2", "n2-host"), style, timeout))
+    return dict(walker_job(OWNER, walk_of(schedule(), timeout), seat or Seat("n2", "n2-host"), style))
 
 
 def pod(style: PodStyle = STYLE) -> dict[str, Any]:
@@ -114,6 +116,13 @@ def test_a_walker_stands_in_the_shoes_of_its_worker_and_its_job_tells_what_it_co
     assert json.loads(made["metadata"]["annotations"][COPIED]) == list(WORN.told)
     assert COPIED not in job()["metadata"]["annotations"]
     kubernetes_validate.validate(made, VERSION, strict=True)
+
+
+def test_the_job_of_a_probe_that_may_not_be_where_its_worker_is_says_so() -> None:
+    off = WORN.allowed((), host_network=False)
+    assert job(PodStyle("i:1", shoes=off))["metadata"]["annotations"][ELSEWHERE] == "hostNetwork"
+    assert ELSEWHERE not in job(PodStyle("i:1", shoes=WORN))["metadata"]["annotations"]
+    assert ELSEWHERE not in job(PodStyle("i:1", shoes=off, host_network=True))["metadata"]["annotations"]
 
 
 def test_all_capabilities_are_dropped_and_only_those_of_the_settings_added() -> None:

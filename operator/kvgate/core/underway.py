@@ -101,13 +101,12 @@ def _given_up(case: Case, fence: SweepStatus) -> bool:
 
 
 def next_step(case: Case, sweep: Sweep) -> Introduce | Collect | None:
-    """Collect once every walker has ended or time is up; introduce whenever somebody has not been told of all."""
+    """Collect once every walker has ended or time is up; introduce whenever somebody has not been told of a partner."""
     at_work = tuple(walker.node for walker in sweep.walkers if walker.state in _AT_WORK)
     overdue = _overdue(case, sweep.started_at)
     if overdue or not at_work:
         return Collect(sweep.run_id, late=at_work, patient=not overdue)
-    known = frozenset(walker.node for walker in sweep.walkers if walker.address)
-    untold = any(walker.state is WalkerState.RUNNING and not known <= walker.told for walker in sweep.walkers)
+    untold = any(walker.state is WalkerState.RUNNING and walker.untold for walker in sweep.walkers)
     return Introduce(sweep.run_id) if untold else None
 
 

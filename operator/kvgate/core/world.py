@@ -91,13 +91,14 @@ class WalkerState(StrEnum):
 
 @dataclass(frozen=True)
 class Walker:
-    """One node's walker in a sweep: its address once it has one, the addresses it was told, and what troubles it."""
+    """One node's walker in a sweep: its address once it has one, whether there is a partner's that it has yet to be
+    told, and what troubles it."""
 
     node: str
     job_uid: str
     state: WalkerState
     address: str = ""
-    told: frozenset[str] = frozenset()
+    untold: bool = False
     trouble: str = ""
 
 

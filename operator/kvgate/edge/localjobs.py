@@ -98,7 +98,7 @@ def _start(host: Host, workplace: Path) -> _Walk:
 
 def _waited(walks: list[_Walk], schedule: Schedule, limit_seconds: float, progress: Progress) -> list[_Walk]:
     """The walks that had not ended in time."""
-    ends, planned = time.monotonic() + limit_seconds, len(schedule.tests())
+    ends, planned = time.monotonic() + limit_seconds, schedule.count
     while any(walk.process.poll() is None for walk in walks) and time.monotonic() < ends:
         progress(min(planned, sum(_lines(walk.log) for walk in walks) // 2), planned)
         time.sleep(_LOOK_EVERY_SECONDS)

@@ -21,6 +21,9 @@ BOOT = "kvgate.dev/boot-id"
 """On a Job: the boot of its node when the sweep began, which is the one that its numbers are of."""
 COPIED = "kvgate.dev/copied"
 """On a Job: what its pod has from the worker that it stands for, a JSON list of words."""
+ELSEWHERE = "kvgate.dev/elsewhere"
+"""On a Job whose pod is not on the network of the worker that it stands for: which network that is."""
+HOST_NETWORK = "hostNetwork"
 SCHEDULE_DIGEST = "kvgate.dev/schedule-digest"
 SCHEDULE_KEY = "schedule.json"
 CONTAINER = "walker"
@@ -71,6 +74,11 @@ class PodStyle:
     @property
     def on_host_network(self) -> bool:
         return self.host_network or self.shoes.host_network
+
+    @property
+    def off_host_network(self) -> bool:
+        """Whether the worker is on the host network, and the probe may not be."""
+        return self.shoes.off_host_network and not self.on_host_network
 
 
 def schedule_name(owner: Owner, run_id: str) -> str:
@@ -169,6 +177,7 @@ def walker_job(owner: Owner, walk: Walk, seat: Seat, style: PodStyle) -> Manifes
             NODE: seat.node,
             **({BOOT: seat.boot_id} if seat.boot_id else {}),
             **({COPIED: json.dumps(list(style.shoes.told))} if style.shoes.told else {}),
+            **({ELSEWHERE: HOST_NETWORK} if style.off_host_network else {}),
         },
         pod_notes={NODE: seat.node, **dict(style.shoes.annotations)},
     ).manifest(owner, run_id)

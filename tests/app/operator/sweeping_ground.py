@@ -60,7 +60,7 @@ class SweepingGround(MemoryGround):
         jobs = (SweepJob(node="p1", name="job", uid="job-uid"),)
         walking = self.walks.get(pool.uid)
         state = WalkerState.RUNNING if walking and time.monotonic() < walking else WalkerState.ENDED
-        walker = Walker("p1", "job-uid", state, "10.0.0.1", frozenset({"p1"}))
+        walker = Walker("p1", "job-uid", state, "10.0.0.1")
         return pool, replace(
             world,
             nodes=cases.nodes(("p1",), ("d1",)),

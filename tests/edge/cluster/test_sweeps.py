@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 from kvgate.api.status import PoolStatus, SweepStatus
+from kvgate.core.evidence import FailureKind
 from kvgate.core.steps import Collect, Introduce, Measure
 from kvgate.core.world import WalkerState
 from kvgate.edge.cluster.ground import ClusterGround
@@ -192,6 +194,45 @@ def test_probes_tolerate_what_the_targets_own_pods_tolerate(yard: Yard) -> None:
     assert job["spec"]["template"]["spec"]["tolerations"] == [tolerated]
 
 
+def test_a_worker_on_the_host_network_leaves_its_paths_unmeasured_where_the_settings_keep_probes_off_it(
+    yard: Yard,
+) -> None:
+    manifest = yard.manifest()
+    for part in manifest["spec"]["components"]:
+        part["podTemplate"]["spec"]["hostNetwork"] = part.get("type") != "frontend"
+    yard.kubectl("apply", "--server-side", "--field-manager=team", "-f", "-", document=manifest)
+    walked(yard)
+    collect(yard)
+
+    (evidence,) = yard.observe()[1].evidence
+    assert {sample.failure.kind for sample in evidence.samples if sample.failure} == {FailureKind.OTHER_NETWORK}
+    assert all(sample.bytes_per_second is None for sample in evidence.samples)
+    said = evidence.samples[0].failure
+    assert said is not None
+    for part in (yard.nodes[0], "host network", "probe.allowHostNetwork is false", "administrator"):
+        assert part in said.message
+
+
+def test_walkers_hear_of_each_other_by_the_addresses_of_the_network_that_their_worker_attaches(yard: Yard) -> None:
+    manifest = yard.manifest()
+    for part in manifest["spec"]["components"]:
+        part["podTemplate"]["metadata"] = {"annotations": {"k8s.v1.cni.cncf.io/networks": "fast"}}
+    yard.kubectl("apply", "--server-side", "--field-manager=team", "-f", "-", document=manifest)
+    yard.measure(RUN)
+    wait_for_pods(yard)
+    yard.record()
+    pods = yard.run_pods()
+    for number, pod in enumerate(pods.values(), start=1):
+        told = [{"name": "fast", "interface": "net1", "ips": [f"192.168.7.{number}"]}]
+        note = f"k8s.v1.cni.cncf.io/network-status={json.dumps(told)}"
+        yard.kubectl("annotate", "pod", pod, note)
+    pool, world = yard.observe()
+    yard.ground.carry_out(pool, world, Introduce(RUN))
+
+    told = yard.get("pods", pods[yard.nodes[0]])["metadata"]["annotations"]["kvgate.dev/peers"]
+    assert set(json.loads(told).values()) <= {f"192.168.7.{number}" for number in range(1, 4)}
+
+
 # --- looking ------------------------------------------------------------------------------------------------------
 
 
@@ -256,7 +297,7 @@ def test_a_quota_without_room_is_named(yard: Yard) -> None:
 # --- introducing --------------------------------------------------------------------------------------------------
 
 
-def test_every_running_walker_is_told_of_all_and_told_again_when_there_are_more(yard: Yard) -> None:
+def test_every_running_walker_is_told_of_its_partners_and_told_again_when_there_are_more(yard: Yard) -> None:
     yard.measure(RUN)
     wait_for_pods(yard)
     yard.record()
@@ -267,14 +308,16 @@ def test_every_running_walker_is_told_of_all_and_told_again_when_there_are_more(
     yard.set_pod_status(pods[first], "Running", "10.9.0.1")
     yard.set_pod_status(pods[second], "Running", "10.9.0.2")
     introduce(yard)
-    assert told(yard) == {first: {first, second}, second: {first, second}, third: set()}
+    assert untold(yard) == set()
+    assert told(yard, pods[first]) == {second: "10.9.0.2"}
+    assert told(yard, pods[second]) == {first: "10.9.0.1"}
 
     yard.set_pod_status(pods[third], "Running", "10.9.0.3")
-    assert told(yard)[third] == set()
+    assert untold(yard) == {first, third}
     introduce(yard)
-    assert told(yard) == {node: set(yard.nodes) for node in yard.nodes}
-    notes = yard.get("pods", pods[first])["metadata"]["annotations"]
-    assert yaml.safe_load(notes["kvgate.dev/peers"])[third] == "10.9.0.3"
+    assert untold(yard) == set()
+    assert told(yard, pods[first]) == {second: "10.9.0.2", third: "10.9.0.3"}
+    assert (told(yard, pods[second]), told(yard, pods[third])) == ({first: "10.9.0.1"}, {first: "10.9.0.1"})
 
 
 def introduce(yard: Yard) -> None:
@@ -282,10 +325,14 @@ def introduce(yard: Yard) -> None:
     yard.ground.carry_out(pool, world, Introduce(RUN))
 
 
-def told(yard: Yard) -> dict[str, set[str]]:
+def untold(yard: Yard) -> set[str]:
     sweep = yard.observe()[1].sweep
     assert sweep is not None
-    return {walker.node: set(walker.told) for walker in sweep.walkers}
+    return {walker.node for walker in sweep.walkers if walker.untold}
+
+
+def told(yard: Yard, pod: str) -> object:
+    return yaml.safe_load(yard.get("pods", pod)["metadata"]["annotations"]["kvgate.dev/peers"])
 
 
 # --- collecting ---------------------------------------------------------------------------------------------------

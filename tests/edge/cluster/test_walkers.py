@@ -13,6 +13,7 @@ from kvgate.core.world import Walker, WalkerState
 from kvgate.edge.cluster.walkers import Seen, on_nodes, sweep_jobs, walkers
 from kvgate.edge.nodes import NodeView
 from kvgate.probe.jobs import Owner, job_name
+from kvgate_probe.rounds import Pair, Rounds
 
 OWNER = Owner("qwen3", "serving", "pool-uid")
 RUN = "0123456789"
@@ -70,7 +71,7 @@ UNSCHEDULABLE = pod("n1", "Pending", conditions=condition("PodScheduled", "False
 def only(
     jobs: list[Document], pods: list[Document], events: list[Document], known: tuple[SweepJob, ...] = ()
 ) -> Walker:
-    (found,) = walkers(["n1"], known, sweep_jobs(jobs, OWNER, RUN), Seen(jobs, pods, events))
+    (found,) = walkers(Rounds(("n1",), ()), known, sweep_jobs(jobs, OWNER, RUN), Seen(jobs, pods, events))
     return found
 
 
@@ -302,7 +303,7 @@ def test_a_walker_at_work_on_a_node_that_is_gone_or_does_not_report_says_so() ->
     names = ("n1", "n2", "n3")
     jobs = [job(name) for name in names]
     pods = [pod("n1", "Pending"), pod("n2", "Running"), pod("n3", "Running")]
-    told = walkers(names, (), sweep_jobs(jobs, OWNER, RUN), Seen(jobs, pods))
+    told = walkers(Rounds(names, ()), (), sweep_jobs(jobs, OWNER, RUN), Seen(jobs, pods))
     first, second, third = on_nodes(told, [node("n2"), node("n3", ready=False, schedulable=False)])
     (done,) = on_nodes([only([ended("Complete")], [pod("n1", "Succeeded")], [])], [])
 
@@ -325,14 +326,26 @@ def test_a_pod_was_deleted(schedulable: bool, word: str) -> None:
     assert "node n1" in told.trouble
 
 
-def test_a_walker_was_told_what_is_still_true() -> None:
-    told = {"n1": "10.0.0.1", "n2": "10.0.0.9"}
-    pods = [pod("n1", "Running", "10.0.0.1", told=told), pod("n2", "Running", "10.0.0.2", told="no json")]
-    jobs = [job("n1"), job("n2")]
-    first, second = walkers(["n1", "n2"], (), sweep_jobs(jobs, OWNER, RUN), Seen(jobs, pods))
+@pytest.mark.parametrize(
+    ("told", "untold"),
+    [
+        pytest.param({"n2": "10.0.0.2"}, False, id="where it was told of its partner, and of no other"),
+        pytest.param({"n2": "10.0.0.2", "n4": "10.0.0.4"}, False, id="where it was told of one that is gone, too"),
+        pytest.param({"n2": "10.0.0.9"}, True, id="of a partner that has another address now"),
+        pytest.param({"n3": "10.0.0.3"}, True, id="of a partner, where it was told of others"),
+        pytest.param("no json", True, id="of a partner, where what it was told cannot be read"),
+    ],
+)
+def test_a_walker_is_to_be_told(told: object, untold: bool) -> None:
+    names = ("n1", "n2", "n3")
+    pods = [pod(name, "Running", f"10.0.0.{number}") for number, name in enumerate(names, 1)]
+    pods[0] = pod("n1", "Running", "10.0.0.1", told=told)
+    jobs = [job(name) for name in names]
+    meetings = Rounds.of([[Pair("n1", "n2")]])
+    first, second, third = walkers(meetings, (), sweep_jobs(jobs, OWNER, RUN), Seen(jobs, pods))
 
-    assert (first.address, first.told) == ("10.0.0.1", frozenset({"n1"}))
-    assert (second.address, second.told) == ("10.0.0.2", frozenset())
+    assert (first.address, first.untold) == ("10.0.0.1", untold)
+    assert (second.untold, third.untold) == (True, False)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from datetime import datetime
 from kvgate.api.objects import FabricReport, read_report
 from kvgate.api.status import SweepJob
 from kvgate.api.wire import API_VERSION
-from kvgate.core.digests import digest
 from kvgate.core.evidence import Evidence, NodeIdentity
+from kvgate.core.shoes import OFF_HOST_NETWORK
 from kvgate.core.steps import Collect
 from kvgate.core.world import WalkerState, World
 from kvgate.dynamo.document import at, mapping, mappings, shown, text
@@ -19,14 +19,25 @@ from kvgate.edge.cluster.client import REPORTS, Client, Document, Query
 from kvgate.edge.cluster.reading import ReadPool
 from kvgate.edge.cluster.refusals import AlreadyExists, ClusterError, Conflict, NotFound, Refused
 from kvgate.edge.cluster.sweeps import look, paths_of, stored_schedule
-from kvgate.edge.cluster.walkers import address_of, is_owned
+from kvgate.edge.cluster.walkers import address_of, controller_of, is_owned, network_of
 from kvgate.edge.errors import MeasureError
 from kvgate.probe.identities import identified
 from kvgate.probe.indexes import report_name
-from kvgate.probe.jobs import BOOT, CONTAINER, COPIED, POOL_UID, SCHEDULE_DIGEST, Owner, labels, owned_by
+from kvgate.probe.jobs import (
+    BOOT,
+    CONTAINER,
+    COPIED,
+    ELSEWHERE,
+    HOST_NETWORK,
+    POOL_UID,
+    SCHEDULE_DIGEST,
+    Owner,
+    labels,
+    owned_by,
+)
 from kvgate.probe.reports import NamedSpec, superseded, to_reports
-from kvgate.probe.results import MOST_LOG_CHARACTERS, Reading, Setting, read_logs
-from kvgate_probe.wire import Schedule, encode_schedule
+from kvgate.probe.results import MOST_LOG_CHARACTERS, Elsewhere, Reading, Setting, read_logs
+from kvgate_probe.wire import Schedule, schedule_digest
 
 
 def is_collected(client: Client, pool: ReadPool, run_id: str) -> bool:
@@ -55,7 +66,8 @@ def gather(
         schedule = None
     logs = _logs(client, pool, known, step, problems) if schedule else {}
     addresses = {node: frozenset({address_of(pod)}) for node, pod in known.items() if address_of(pod)}
-    read = read_logs(schedule, logs, Setting(received_at, addresses)) if schedule else Reading(())
+    setting = Setting(received_at, addresses, elsewhere=elsewhere(known, _notes(seen.jobs, recorded)))
+    read = read_logs(schedule, logs, setting) if schedule else Reading(())
     planned = paths_of(schedule) or tuple(path for path in world.nodes.paths if not path.same_node)
     used = {node for path in planned for node in (path.source, path.destination)}
     as_begun, rebooted = identities_as_begun(world.nodes.identities, seen.jobs, recorded)
@@ -100,6 +112,17 @@ def copied_by(jobs: Sequence[Document], recorded: Sequence[SweepJob]) -> tuple[s
     return tuple(f"{node}: {shown(word)}" for node, copied in told for word in _words(copied))
 
 
+def elsewhere(pods: Mapping[str, Document], notes: Mapping[str, Document]) -> Mapping[str, Elsewhere]:
+    """The nodes whose pod was not on the network of the worker that it stood for: as its Job says, or as the network
+    plugins left it."""
+    off = {node: Elsewhere(OFF_HOST_NETWORK) for node, note in notes.items() if note.get(ELSEWHERE) == HOST_NETWORK}
+    bare = {node: why for node, pod in pods.items() if (why := network_of(pod).why)}
+    return {node: Elsewhere(f"{why}; {_ADDRESSES}", tcp_alone=True) for node, why in bare.items()} | off
+
+
+_ADDRESSES = "TCP was measured on another: the cluster's administrator must give that network addresses (IPAM)"
+
+
 def _notes(jobs: Sequence[Document], recorded: Sequence[SweepJob]) -> dict[str, Document]:
     """The annotations of the recorded Jobs, by node."""
     nodes = {job.uid: job.node for job in recorded}
@@ -120,8 +143,9 @@ def _of_recorded(pods: Sequence[Document], recorded: Sequence[SweepJob]) -> tupl
     so are two for one Job, which never makes a second."""
     claims: dict[str, list[Document]] = {job.node: [] for job in recorded}
     problems: list[str] = []
+    by_uid = {job.uid: job for job in recorded}
     for pod in pods:
-        job = next((job for job in recorded if is_owned(pod, job.uid)), None)
+        job = by_uid.get(controller_of(pod))
         name = shown(text(at(pod, "metadata", "name")))
         if job is None:
             problems.append(f"pod {name}: is not of a Job that kvgate recorded: its log is ignored")
@@ -144,7 +168,7 @@ def _as_given(schedule: Schedule, jobs: Sequence[Document], recorded: Sequence[S
     uids = {job.uid for job in recorded}
     ours = [job for job in jobs if at(job, "metadata", "uid") in uids]
     given = {at(job, "metadata", "annotations", SCHEDULE_DIGEST) for job in ours}
-    return given <= {digest(encode_schedule(schedule))}
+    return given <= {schedule_digest(schedule)}
 
 
 def _logs(

@@ -6,11 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 
 from kvgate.api.selectors import LabelSelector
 from kvgate.api.status import SweepJob
-from kvgate.api.words import Phase
-from kvgate.core.digests import digest
 from kvgate.core.evidence import Path
 from kvgate.core.shoes import Shoes
 from kvgate.core.steps import Measure
@@ -27,12 +26,10 @@ from kvgate.edge.cluster.runs import NO_IMAGE, make, of_run
 from kvgate.edge.cluster.troubles import TOLD_OF_PODLESS
 from kvgate.edge.cluster.walkers import (
     Seen,
-    address_of,
     is_of_run,
     on_nodes,
-    peers_of,
-    pod_of,
     sweep_jobs,
+    to_tell,
     walkers,
 )
 from kvgate.edge.errors import MeasureError
@@ -48,12 +45,15 @@ from kvgate.probe.jobs import (
     Owner,
     PodStyle,
     Seat,
+    Walk,
     schedule_config_map,
     schedule_name,
+    walk_of,
     walker_job,
 )
-from kvgate.probe.plan import LinkTest, plan_paths
+from kvgate.probe.plan import LinkTest, plan_phases
 from kvgate_probe.fields import WireError
+from kvgate_probe.rounds import Rounds
 from kvgate_probe.wire import Schedule, decode_schedule, encode_schedule
 
 _SWEEP = "sweep"
@@ -109,17 +109,24 @@ def _schedule_in(found: Document, owner: Owner, run_id: str) -> Schedule | None:
     if not is_of_run(found, owner, run_id):
         return None
     try:
-        schedule = decode_schedule(text(at(found, "data", SCHEDULE_KEY)))
+        schedule = _decoded(text(at(found, "data", SCHEDULE_KEY)))
     except WireError:
         return None
     return schedule if (schedule.run_id, schedule.pool_uid) == (run_id, owner.uid) else None
+
+
+@lru_cache(maxsize=4)
+def _decoded(told: str) -> Schedule:
+    """A schedule never changes, and is looked at every few seconds while its walkers walk."""
+    return decode_schedule(told)
 
 
 def look(client: Client, owner: Owner, run_id: str) -> Seen:
     """The Jobs and pods that carry the run's labels; events are asked for only where a Job has no pod."""
     query = of_run(owner, run_id)
     jobs, pods = client.list(JOBS, owner.namespace, query), client.list(PODS, owner.namespace, query)
-    podless = any(not pod_of(text(at(job, "metadata", "uid")), pods) for job in jobs)
+    seen = Seen(jobs, pods)
+    podless = any(not seen.pod_of(text(at(job, "metadata", "uid"))) for job in jobs)
     asked = (Query(fields=f"reason={reason},involvedObject.kind={kind}") for kind, reason in TOLD_OF_PODLESS)
     events = [event for query in asked for event in client.list(CORE_EVENTS, owner.namespace, query)] if podless else []
     return Seen(jobs, pods, events)
@@ -137,17 +144,17 @@ def standing(client: Client, pool: ReadPool, *, collected: bool) -> Standing:
         return Standing(left, found)
     if not found and not schedule and not fence.jobs:
         return Standing()
-    told = on_nodes(walkers(nodes_of(schedule), fence.jobs, found, seen), pool.objects.nodes)
+    told = on_nodes(walkers(_meetings(schedule), fence.jobs, found, seen), pool.objects.nodes)
     return Standing(Sweep(fence.run_id, fence.started_at, told), found)
 
 
-def nodes_of(schedule: Schedule | None) -> tuple[str, ...]:
-    return tuple(sorted({node for path in paths_of(schedule) for node in (path.source, path.destination)}))
+def _meetings(schedule: Schedule | None) -> Rounds:
+    return schedule.packed if schedule else Rounds((), ())
 
 
 def paths_of(schedule: Schedule | None) -> tuple[Path, ...]:
-    pairs = schedule.tests() if schedule else ()
-    return tuple(sorted({Path(test.pair.source, test.pair.destination) for test in pairs}))
+    pairs = {pair for pairs in schedule.rounds for pair in pairs} if schedule else ()
+    return tuple(Path(pair.source, pair.destination) for pair in sorted(pairs))
 
 
 def start(client: Client, pool: ReadPool, step: Measure, policy: ProbePolicy) -> None:
@@ -160,17 +167,17 @@ def start(client: Client, pool: ReadPool, step: Measure, policy: ProbePolicy) ->
         raise MeasureError(problem)
     planned = _planned(pool, step, policy)
     schedule = _settled_schedule(client, pool, planned)
-    if not set(nodes_of(planned)) <= set(nodes_of(schedule)):
+    if not set(planned.nodes) <= set(schedule.nodes):
         clear(client, pool.owner, step.run_id)
         return
     styles = {role: _style(pool, policy, role) for role in (Role.PREFILL, Role.DECODE)}
-    timeout = pool.spec.fabric.schedule.sweep_timeout.seconds
+    walk = walk_of(schedule, pool.spec.fabric.schedule.sweep_timeout.seconds)
     seats = {node.identity.name: _seat(node) for node in pool.objects.nodes}
-    for node in nodes_of(schedule):
+    for node in schedule.nodes:
         style = styles[Role.PREFILL if step.stands_for_prefill(node) else Role.DECODE]
-        manifest = walker_job(pool.owner, schedule, seats.get(node, Seat(node, node)), style, timeout)
+        manifest = walker_job(pool.owner, walk, seats.get(node, Seat(node, node)), style)
         try:
-            _make_job(client, pool.owner, schedule, manifest)
+            _make_job(client, pool.owner, walk, manifest)
         except MeasureError as error:
             raise MeasureError(f"node {node}: {error}") from error
 
@@ -205,27 +212,27 @@ def _planned(pool: Pool, step: Measure, policy: ProbePolicy) -> Schedule:
         most_bytes=policy.most_bytes,
         further=further_steps(probe),
     )
-    return plan_paths(step.run_id, pool.uid, step.paths, test, Phase.ISOLATED, step.at_once).schedule
+    return plan_phases(step, pool.uid, test, probe.phases).schedule
 
 
 def _settled_schedule(client: Client, pool: ReadPool, planned: Schedule) -> Schedule:
     """The planned schedule, or the one that an earlier attempt at this run left behind: walkers may have it already."""
     owner, size = pool.owner, len(encode_schedule(planned))
     if size > LARGEST_SCHEDULE_BYTES:
-        what = f"the schedule of {len(planned.tests())} paths is {size} bytes long, at most {LARGEST_SCHEDULE_BYTES}"
+        what = f"the schedule of {planned.packed.pairs} paths is {size} bytes long, at most {LARGEST_SCHEDULE_BYTES}"
         raise MeasureError(f"{what} fit a ConfigMap: lower fabric.schedule.maxPaths, and samples take turns")
     manifest = schedule_config_map(owner, planned)
     return make(client, CONFIG_MAPS, manifest, planned, lambda: stored_schedule(client, owner, planned.run_id), _SWEEP)
 
 
-def _make_job(client: Client, owner: Owner, schedule: Schedule, manifest: Mapping[str, object]) -> None:
+def _make_job(client: Client, owner: Owner, walk: Walk, manifest: Mapping[str, object]) -> None:
     """A Job of this name is the one that an earlier attempt made, or the sweep cannot be run."""
     name = text(at(manifest, "metadata", "name"))
 
     def kept() -> Mapping[str, object] | None:
         found = client.get(JOBS, owner.namespace, name)
         given = at(found, "metadata", "annotations", SCHEDULE_DIGEST)
-        ours = is_of_run(found, owner, schedule.run_id) and given == digest(encode_schedule(schedule))
+        ours = is_of_run(found, owner, walk.run_id) and given == walk.schedule_digest
         return found if ours else None
 
     make(client, JOBS, manifest, manifest, kept, _SWEEP)
@@ -241,13 +248,14 @@ def tolerations(pool: ReadPool) -> tuple[Document, ...]:
 
 
 def introduce(client: Client, owner: Owner, run_id: str, jobs: Sequence[SweepJob]) -> None:
-    """Annotate every running walker's pod with the addresses of all, where it was not told the same already."""
-    pods = look(client, owner, run_id).pods
-    standing_at = {job.node: pod_of(job.uid, pods) for job in jobs}
-    addresses = {node: address_of(pod) for node, pod in standing_at.items() if address_of(pod)}
-    told = {"metadata": {"annotations": {PEERS: json.dumps(addresses, sort_keys=True)}}}
-    for pod in standing_at.values():
-        if at(pod, "status", "phase") == "Running" and peers_of(pod) != addresses:
+    """Annotate every running walker's pod with its partners' addresses, where it was not told the same already."""
+    seen, schedule = look(client, owner, run_id), stored_schedule(client, owner, run_id)
+    addresses = seen.addresses(jobs)
+    for job in jobs:
+        pod = seen.pod_of(job.uid)
+        wanted = to_tell(job.node, pod, _meetings(schedule), addresses)
+        if wanted and at(pod, "status", "phase") == "Running":
+            told = {"metadata": {"annotations": {PEERS: json.dumps(wanted, sort_keys=True)}}}
             _annotate(client, owner.namespace, text(at(pod, "metadata", "name")), told)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Protocol
 
 from kvgate.api.status import SweepJob
 from kvgate.core.world import Walker, WalkerState
@@ -12,10 +14,20 @@ from kvgate.dynamo.document import at, mapping, mappings, text
 from kvgate.edge.cluster import troubles
 from kvgate.edge.cluster.client import Document
 from kvgate.edge.nodes import NodeView
+from kvgate.probe.attached import Attached, attached
 from kvgate.probe.jobs import NODE, PEERS, POOL_UID, RUN, Owner, job_name
 
 _AT_WORK = frozenset({WalkerState.PENDING, WalkerState.RUNNING})
 _RUNNING, _SUCCEEDED, _FAILED = "Running", "Succeeded", "Failed"
+
+
+class Meetings(Protocol):
+    """Who takes part in a sweep, and who has tests with whom."""
+
+    @property
+    def nodes(self) -> tuple[str, ...]: ...
+
+    def partners_of(self, node: str) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True)
@@ -26,11 +38,32 @@ class Seen:
     pods: Sequence[Document] = ()
     events: Sequence[Document] = field(default=())
 
+    @cached_property
+    def _by_job(self) -> dict[str, list[Document]]:
+        found: dict[str, list[Document]] = {}
+        for pod in self.pods:
+            found.setdefault(controller_of(pod), []).append(pod)
+        return found
+
+    def pod_of(self, job_uid: str) -> Document:
+        return pod_of(job_uid, self._by_job.get(job_uid, ()))
+
+    def addresses(self, jobs: Iterable[SweepJob]) -> dict[str, str]:
+        """By node, of the Jobs' pods that have one."""
+        told = ((job.node, address_of(self.pod_of(job.uid))) for job in jobs)
+        return {node: address for node, address in told if address}
+
 
 def is_owned(document: Document, uid: str) -> bool:
     """Whether the object's controller is the one with this UID."""
     references = mappings(at(document, "metadata", "ownerReferences"))
     return any(reference.get("uid") == uid and reference.get("controller") is True for reference in references)
+
+
+def controller_of(document: Document) -> str:
+    """The UID of the object's controller; empty where it has none."""
+    references = mappings(at(document, "metadata", "ownerReferences"))
+    return next((text(reference.get("uid")) for reference in references if reference.get("controller") is True), "")
 
 
 def is_of_run(document: Document, owner: Owner, run_id: str) -> bool:
@@ -57,15 +90,16 @@ def _job(job: Document) -> SweepJob:
     return SweepJob(node=node, name=text(metadata.get("name")), uid=text(metadata.get("uid")))
 
 
-def walkers(
-    nodes: Iterable[str], known: Iterable[SweepJob], found: Sequence[SweepJob], seen: Seen
-) -> tuple[Walker, ...]:
+def walkers(meetings: Meetings, known: Iterable[SweepJob], found: Sequence[SweepJob], seen: Seen) -> tuple[Walker, ...]:
     """One walker per node. `known` are the Jobs that the status remembers, `found` those that exist and are ours."""
     remembered, existing = {job.node: job for job in known}, {job.node: job for job in found}
     bodies = {text(at(job, "metadata", "uid")): job for job in seen.jobs}
-    addresses = {job.node: address_of(pod_of(job.uid, seen.pods)) for job in found}
-    every = sorted({*nodes, *remembered, *existing})
-    return tuple(_walker(node, remembered.get(node), existing.get(node), bodies, seen, addresses) for node in every)
+    addresses = seen.addresses(found)
+    every = sorted({*meetings.nodes, *remembered, *existing})
+    told = (_walker(node, remembered.get(node), existing.get(node), bodies, seen) for node in every)
+    return tuple(
+        replace(w, address=addresses.get(w.node, ""), untold=_untold(w, meetings, addresses, seen)) for w in told
+    )
 
 
 def _walker(
@@ -74,15 +108,26 @@ def _walker(
     job: SweepJob | None,
     bodies: Mapping[str, Document],
     seen: Seen,
-    addresses: Mapping[str, str],
 ) -> Walker:
     if job is None or (remembered is not None and remembered.uid != job.uid):
         if remembered is None:
             return Walker(node, "", WalkerState.PENDING)
         return Walker(node, remembered.uid, WalkerState.GONE, trouble=f"JobDeleted: Job {remembered.name} was deleted")
-    pod = pod_of(job.uid, seen.pods)
-    state, trouble = _state(bodies[job.uid], pod, [e for e in seen.events if _regards(e, job)])
-    return Walker(node, job.uid, state, addresses[node], told_of(pod, addresses), trouble)
+    state, trouble = _state(bodies[job.uid], seen.pod_of(job.uid), [e for e in seen.events if _regards(e, job)])
+    return Walker(node, job.uid, state, trouble=trouble)
+
+
+def _untold(walker: Walker, meetings: Meetings, addresses: Mapping[str, str], seen: Seen) -> bool:
+    running = walker.state is WalkerState.RUNNING
+    return running and bool(to_tell(walker.node, seen.pod_of(walker.job_uid), meetings, addresses))
+
+
+def to_tell(node: str, pod: Document, meetings: Meetings, addresses: Mapping[str, str]) -> dict[str, str]:
+    """The addresses of those that the node's walker has tests with, as far as they are known; none where its pod was
+    told them all. A large sweep's pods could not hold, nor an operator read, everybody's addresses in each of them."""
+    wanted = {partner: addresses[partner] for partner in meetings.partners_of(node) if partner in addresses}
+    told = peers_of(pod)
+    return {} if all(told.get(partner) == address for partner, address in wanted.items()) else wanted
 
 
 def on_nodes(told: Iterable[Walker], nodes: Iterable[NodeView]) -> tuple[Walker, ...]:
@@ -111,7 +156,18 @@ def pod_of(job_uid: str, pods: Iterable[Document]) -> Document:
 
 
 def address_of(pod: Document) -> str:
-    return text(at(pod, "status", "podIP"))
+    """On the network that its worker attaches, where there is one with an address; else the pod's first."""
+    first = text(at(pod, "status", "podIP"))
+    return (network_of(pod).address or first) if first else ""
+
+
+def network_of(pod: Document) -> Attached:
+    """Where the pod's plugins say that it stands beside its first network."""
+    containers = mappings(at(pod, "spec", "containers"))
+    env = [entry for container in containers[:1] for entry in mappings(container.get("env"))]
+    devices = next((text(entry.get("value")) for entry in env if entry.get("name") == "UCX_NET_DEVICES"), "")
+    notes = mapping(at(pod, "metadata", "annotations"))
+    return attached({key: text(value) for key, value in notes.items()}, devices)
 
 
 def peers_of(pod: Document) -> Mapping[str, object]:
@@ -121,12 +177,6 @@ def peers_of(pod: Document) -> Mapping[str, object]:
     except (ValueError, RecursionError):
         return {}
     return mapping(told)
-
-
-def told_of(pod: Document, addresses: Mapping[str, str]) -> frozenset[str]:
-    """The nodes whose present address the pod was told."""
-    told = peers_of(pod)
-    return frozenset(node for node, address in addresses.items() if address and told.get(node) == address)
 
 
 def _state(job: Document, pod: Document, events: Sequence[Document]) -> tuple[WalkerState, str]:
