@@ -268,6 +268,14 @@ def test_paths_that_the_operators_limit_on_bytes_left_out_name_it_with_numbers_a
     assert "administrator" not in criteria.paths_covered(case(measured=swept())).message
 
 
+def test_paths_that_were_measured_on_another_network_are_unmeasured_with_the_reason_and_who_must_act() -> None:
+    away = Failure(FailureKind.OTHER_NETWORK, "d1: the worker is on the host network: the administrator must act")
+    found = criteria.paths_covered(case(measured=swept(dataclasses.replace(failed("p1→d1", away.kind), failure=away))))
+    assert (found.outcome, found.reason) == (Outcome.INCONCLUSIVE, "Unmeasured")
+    for part in ("p1→d1 (OtherNetwork)", "1 of them", "workers' own network", away.message):
+        assert part in found.message
+
+
 def test_a_node_without_evidence_is_named() -> None:
     assert "d3" in criteria.paths_covered(case(on=nodes(decode=("d1", "d2", "d3")))).message
 

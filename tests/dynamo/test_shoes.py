@@ -158,6 +158,7 @@ def test_the_settings_decide_on_capabilities_and_the_hosts_network() -> None:
     found = worn(beta()).allowed(("IPC_LOCK",), host_network=False)
     assert (found.capabilities, found.host_network) == (("IPC_LOCK",), False)
     assert "not copied: capability SYS_ADMIN, for the operator's settings do not allow it" in found.told
+    assert (found.off_host_network, worn(beta()).allowed((), host_network=True).off_host_network) == (True, False)
     assert "not copied: host network, for the operator's settings do not allow it" in found.told
 
 

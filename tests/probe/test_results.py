@@ -12,7 +12,7 @@ import pytest
 from kvgate.api.words import Phase
 from kvgate.core.evidence import Failure, FailureKind, Path, Sample
 from kvgate.probe.plan import LinkTest, plan_sweep
-from kvgate.probe.results import MOST_PROBLEMS, Reading, Setting, read_logs
+from kvgate.probe.results import MOST_PROBLEMS, Elsewhere, Reading, Setting, read_logs
 from kvgate_probe.wire import Pair, Result, Role, Schedule, Summary, Trouble, encode_result, encode_summary
 from tests.probe.documents import finished, text_of
 
@@ -297,6 +297,38 @@ def test_the_partners_address_must_be_one_of_the_destinations_own() -> None:
     assert only_sample(read(setting=theirs, p=log(record()))).failure is None
     others = Setting(NOW, addresses={"d": frozenset({"10.0.0.99"})})
     assert failure_of(read(setting=others, p=log(record()))).kind is FailureKind.WRONG_HOST
+
+
+@pytest.mark.parametrize(
+    ("document", "away", "counts"),
+    [
+        pytest.param(GOOD, {}, True, id="both on their workers' networks"),
+        pytest.param(GOOD, {"x": Elsewhere("far")}, True, id="another node that was not"),
+        pytest.param(GOOD, {"p": Elsewhere("far")}, False, id="the source on another network"),
+        pytest.param(GOOD, {"d": Elsewhere("far")}, False, id="the destination on another network"),
+        pytest.param("", {"d": Elsewhere("far")}, False, id="and a path that carried nothing there is not dead"),
+        pytest.param(GOOD, {"d": Elsewhere("far", tcp_alone=True)}, False, id="TCP on another network"),
+    ],
+)
+def test_what_was_measured_on_another_network_than_the_workers_is_no_number_and_no_fault(
+    document: str, away: dict[str, Elsewhere], *, counts: bool
+) -> None:
+    silent = None if document else Trouble.PARTNER_SILENT
+    setting = Setting(NOW, elsewhere=away)
+    sample = only_sample(read(log(record(document=document, trouble=silent)), setting=setting))
+    assert (sample.bytes_per_second is not None) is counts
+    if not counts:
+        assert sample.failure == Failure(FailureKind.OTHER_NETWORK, f"{min(away)}: far")
+
+
+@pytest.mark.parametrize("tcp_alone", [True, False])
+def test_a_network_without_addresses_takes_nothing_from_rdma(*, tcp_alone: bool) -> None:
+    schedule = replace(PLAN.schedule, tool="ib_read_bw")
+    table = "#bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]\n65536 1000 98.1 97.9 0.18\n"
+    ends = [record(role, tool="ib_read_bw", document=table) for role in Role]
+    setting = Setting(NOW, elsewhere={"p": Elsewhere("far", tcp_alone=tcp_alone)})
+    sample = only_sample(read(log(ends[0]), log(ends[1]), schedule, setting))
+    assert (sample.failure is None) is tcp_alone
 
 
 def test_loopback_is_allowed_where_asked_for_and_labelled() -> None:

@@ -174,6 +174,8 @@ def _gap(silent: list[PathRates], what: str) -> Finding:
     timed_out = any(f.kind is FailureKind.CONNECT_TIMEOUT for path in silent for f in path.failures)
     hint = "; look for a NetworkPolicy or firewall that blocks fabric.probe.port" if timed_out else ""
     why = f"{what}; without an answer: {', '.join(told)}{more}{hint}{_spent(silent)}"
+    if elsewhere := _elsewhere(silent):
+        return _finding("coverage", Outcome.INCONCLUSIVE, "Unmeasured", f"{why}; {elsewhere}")
     return _finding("coverage", Outcome.INCONCLUSIVE, "CoverageTooLow", why)
 
 
@@ -184,6 +186,13 @@ def _spent(silent: list[PathRates]) -> str:
         return ""
     raise_it = "the operator's administrator must raise probe.maxBytesPerSweep, or the pool's owner measure fewer paths"
     return f"; {len(told)} of them for want of bytes ({told[0]}): {raise_it}"
+
+
+def _elsewhere(silent: list[PathRates]) -> str:
+    """That probes were not on the workers' network, why, and who must act."""
+    kinds = [{f.kind: f.message for f in path.failures} for path in silent]
+    told = [kind[FailureKind.OTHER_NETWORK] for kind in kinds if FailureKind.OTHER_NETWORK in kind]
+    return f"{len(told)} of them were not measured on the workers' own network ({told[0]})" if told else ""
 
 
 def _explained(path: PathRates) -> str:

@@ -21,7 +21,8 @@ class Shoes:
     and written in the spec itself: what comes from elsewhere, or is named like a secret, is left out. `user` and
     `group` are None where the worker names none or is root.
 
-    `left_out` says what of the worker's the probe does without, and why.
+    `left_out` says what of the worker's the probe does without, and why; `off_host_network` is true where that is
+    the network itself.
     """
 
     annotations: tuple[tuple[str, str], ...] = ()
@@ -32,6 +33,7 @@ class Shoes:
     capabilities: tuple[str, ...] = ()
     host_network: bool = False
     left_out: tuple[str, ...] = ()
+    off_host_network: bool = False
 
     def allowed(self, capabilities: Collection[str], *, host_network: bool) -> Shoes:
         """Without what the operator's settings do not allow, which is then among what is left out."""
@@ -43,6 +45,7 @@ class Shoes:
             capabilities=tuple(name for name in self.capabilities if name in capabilities),
             host_network=self.host_network and host_network,
             left_out=self.left_out + why,
+            off_host_network=self.host_network and not host_network,
         )
 
     @property
@@ -63,6 +66,12 @@ class Shoes:
             yield "host network"
         yield from (f"not copied: {what}" for what in self.left_out)
 
+
+OFF_HOST_NETWORK = (
+    "the worker is on the host network, and the probe is not, for probe.allowHostNetwork is false: the operator's "
+    "administrator must set it"
+)
+"""What is said of a probe that may not stand where its worker does."""
 
 BAREFOOT = Shoes()
 """Of a probe that stands for no worker."""

@@ -77,7 +77,8 @@ class Reader:
     """One tool as the operator sees it: one row of the table, and one function from text to numbers.
 
     `teller` is the end whose document counts. `cookie` finds in a document of the other end what both share. A tool
-    that spins uses a whole core whatever it waits for, so that this says nothing.
+    that spins uses a whole core whatever it waits for, so that this says nothing. One for RDMA alone only meets
+    over TCP.
     """
 
     layer: Layer
@@ -86,3 +87,4 @@ class Reader:
     read: Callable[[str, Expected], Accepted | Failure]
     cookie: Callable[[str], str | None] = lambda _: None
     spins: bool = False
+    rdma: bool = False

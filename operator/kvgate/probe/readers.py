@@ -17,7 +17,7 @@ READERS: Mapping[str, Reader] = {
     "iperf3": Reader(Layer.LINK, "tcp-stream", Role.SOURCE, guard, cookie=cookie_of),
     "ucx_get": Reader(Layer.ENDPOINT, "get", Role.DESTINATION, read_ucx, spins=True),
     "nixl": Reader(Layer.ENDPOINT, "read", Role.DESTINATION, read_nixl, spins=True),
-    "ib_read_bw": Reader(Layer.LINK, "read", Role.DESTINATION, read_ib, spins=True),
+    "ib_read_bw": Reader(Layer.LINK, "read", Role.DESTINATION, read_ib, spins=True, rdma=True),
 }
 
 

@@ -13,6 +13,7 @@ from kvgate.probe.measured import Accepted
 from kvgate.probe.readers import READERS, reader_of
 from kvgate.probe.samples import sample_of
 from kvgate.probe.slots import Place, slots
+from kvgate.probe.ucx_reading import TCP
 from kvgate_probe.wire import Result, Role, Schedule, Step, Summary, Test, Unreadable, decode_line, decode_summary
 
 MOST_LOG_CHARACTERS = 64 * 1024 * 1024
@@ -31,17 +32,28 @@ class Reading:
 
 
 @dataclass(frozen=True)
+class Elsewhere:
+    """Why a node's walker was not on the network of the worker that it stood for; where `tcp_alone`, what went by RDMA
+    was on the worker's."""
+
+    why: str
+    tcp_alone: bool = False
+
+
+@dataclass(frozen=True)
 class Setting:
     """What the operator knows of a sweep beside its schedule.
 
     `received_at` is the one clock by which evidence ages; a node's own clock is only compared with it.
-    `addresses` are those that each node's walker may have, where known. On loopback paths no wire is measured:
+    `addresses` are those that each node's walker may have, where known; `elsewhere` are the nodes whose walker was on
+    another network than its worker. On loopback paths no wire is measured:
     allowed for tests on one host alone, and said in each sample.
     """
 
     received_at: datetime
     addresses: Mapping[str, frozenset[str]] = field(default_factory=dict)
     loopback: bool = False
+    elsewhere: Mapping[str, Elsewhere] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -137,8 +149,19 @@ def _sample(test: Test, results: Sequence[Result], schedule: Schedule, setting: 
     if count > 1:
         outcome = Failure(FailureKind.AMBIGUOUS, f"{count} records of one test by one end, 1 expected")
     else:
-        outcome = weigh(ends, step, schedule, addresses, loopback=setting.loopback)
+        weighed = weigh(ends, step, schedule, addresses, loopback=setting.loopback)
+        outcome = _elsewhere(test, step, weighed, setting) or weighed
     return sample_of(test, schedule, setting.received_at, outcome, ends)
+
+
+def _elsewhere(test: Test, step: Step, outcome: Accepted | Failure, setting: Setting) -> Failure | None:
+    """What was measured on another network than the workers' says nothing of theirs, be it good or bad."""
+    by_rdma = outcome.transport != TCP if isinstance(outcome, Accepted) else reader_of(step).rdma
+    for node in (test.pair.source, test.pair.destination):
+        away = setting.elsewhere.get(node)
+        if away is not None and not (away.tcp_alone and by_rdma):
+            return Failure(FailureKind.OTHER_NETWORK, f"{node}: {away.why}")
+    return None
 
 
 def _placed(sample: Sample, slot: int | None) -> Sample:
