@@ -34,6 +34,8 @@ class CapabilityStatus(Wire):
     enabled: bool = False
     held_by: str = ""
     """Why it is not enabled, in one word."""
+    inconclusive: Annotated[tuple[str, ...], Field(max_length=32)] = ()
+    """Reasons of Inconclusive findings: what an approval must accept by name."""
     approval: ApprovalStatus = Field(default_factory=ApprovalStatus)
 
 

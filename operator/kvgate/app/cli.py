@@ -11,7 +11,6 @@ from io import TextIOWrapper
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from kvgate import __version__
 from kvgate.api.crds import render
@@ -22,30 +21,27 @@ from kvgate.app.evaluate import evaluate_files
 from kvgate.app.helping import Commands
 from kvgate.app.lint import lint_files
 from kvgate.app.output import Format, print_reports, printable
+from kvgate.app.people import commands as people
 from kvgate.app.rates import rates
 from kvgate.app.reconcile import reconcile_directory
+from kvgate.app.terminal import console, errors
 from kvgate.edge.errors import EdgeError
 from kvgate.edge.signals import orderly_end
 
 USAGE, NOT_PASSED, FINE = 2, 1, 0
+PROGRAM, PLUGIN = "kvgate", "kubectl kvgate"
 INTERRUPTED, PIPE_CLOSED = 130, 141
 """What a shell shows for a process that SIGINT or SIGPIPE ended."""
-_PLAIN_WIDTH = 200
 
 _GROUPS = {
     "Try it": ("demo",),
     "Before you merge": ("lint", "evaluate"),
     "On a directory of manifests": ("reconcile",),
-    "In a cluster": ("operator",),
+    "Ask about pools of a cluster": tuple(str(command.name) for command in people.LOOKING),
+    "Act on pools of a cluster": tuple(str(command.name) for command in people.ACTING),
+    "Run the operator": ("operator",),
     "Installation": ("crds", "version"),
 }
-
-
-class _Terminal(Console):
-    """A console that leaves it to `main` what a reader who went away means."""
-
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
 
 
 @click.group(
@@ -132,7 +128,7 @@ def evaluate(pool: Path, evidence: tuple[Path, ...], target: Path | None, output
     Exits 0 when every gated capability passes, 1 when one does not, 2 when a file cannot be read.
     """
     reports = evaluate_files(pool, evidence, target, datetime.now(UTC))
-    print_reports(reports, Format(output), _console())
+    print_reports(reports, Format(output), console())
     return FINE if all(report.passed for report in reports) else NOT_PASSED
 
 
@@ -149,8 +145,8 @@ def reconcile(folder: Path, settings: Path | None, output: str) -> int:
     Nodes are v1 Node manifests annotated with the network namespace that plays them. Status and evidence are kept
     in .kvgate beside the manifests. Exits 0 when every gated capability passes, 1 when one does not.
     """
-    reports = reconcile_directory(folder, rates(settings, _errors()), _now, _errors())
-    print_reports(reports, Format(output), _console())
+    reports = reconcile_directory(folder, rates(settings, errors()), _now, errors())
+    print_reports(reports, Format(output), console())
     return FINE if reports and all(report.passed for report in reports) else NOT_PASSED
 
 
@@ -189,30 +185,26 @@ def demo(which: str, keep: Path | None, dynamo_python: Path | None, output: str)
     """
     form = Format(output)
     if which == "routing":
-        ended = demo_routing.run(dynamo_python, keep, form, _console(), _errors(), _now)
+        ended = demo_routing.run(dynamo_python, keep, form, console(), errors(), _now)
     else:
-        ended = demonstration.run(keep, form, _console(), _errors(), _now)
+        ended = demonstration.run(keep, form, console(), errors(), _now)
     return FINE if ended else NOT_PASSED
+
+
+for _command in (*people.LOOKING, *people.ACTING):
+    cli.add_command(_command)
 
 
 def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _console() -> Console:
-    console = _Terminal(highlight=False, markup=False, emoji=False)
-    return console if console.is_terminal else _Terminal(highlight=False, markup=False, emoji=False, width=_PLAIN_WIDTH)
-
-
-def _errors() -> Console:
-    return _Terminal(stderr=True, highlight=False, markup=False, emoji=False)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Returns 0, 1 (not passed) or 2 (usage, unreadable input): never a traceback for either."""
+def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
+    """Run one command of what the reader calls `program`. Returns 0, 1 (not passed) or 2 (usage, unreadable input):
+    never a traceback for either."""
     try:
         with orderly_end():
-            result = cli.main(args=arguments, prog_name="kvgate", standalone_mode=False)
+            result = cli.main(args=arguments, prog_name=program, standalone_mode=False)
             _flush()
     except click.exceptions.Abort:
         return _refused("stopped", INTERRUPTED)
@@ -259,4 +251,5 @@ def run() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
-    sys.exit(main())
+    called = Path(sys.argv[0]).stem.replace("-", " ")
+    sys.exit(main(program=PLUGIN if called == PLUGIN else PROGRAM))

@@ -40,6 +40,8 @@ from kvgate.core.topology import UNLABELLED
 from kvgate.core.verification import remembered, resting
 from kvgate.core.world import KVKnown
 
+MOST_NAMED = 32
+
 
 def capability(entry: Judged, ledger: Ledger) -> CapabilityStatus:
     unreadable = entry.toggle is None or entry.toggle.switch is Switch.UNREADABLE
@@ -51,6 +53,7 @@ def capability(entry: Judged, ledger: Ledger) -> CapabilityStatus:
         epoch=ledger.epochs[entry.capability],
         enabled=entry.remembered.enabled if unreadable else entry.on,
         held_by=entry.ruling.held,
+        inconclusive=tuple(sorted(entry.verdict.inconclusive_reasons))[:MOST_NAMED],
         approval=ApprovalStatus(state=entry.standing.state, name=entry.standing.name, approver=entry.standing.approver),
     )
 

@@ -7,15 +7,18 @@ from collections.abc import Iterable
 
 import yaml
 
+from kvgate.api.words import Capability
 from kvgate.core.steps import Enable, Recommend, Revert, Step
 from kvgate.core.world import Pool
 from kvgate.dynamo.patch import ApplyProblem, apply_to_document, revert
 from kvgate.dynamo.recommend import kustomize_patch
-from kvgate.dynamo.steps import Change
+from kvgate.dynamo.shape import Target
+from kvgate.dynamo.steps import Change, Steps
 from kvgate.dynamo.steps import Step as EnvStep
+from kvgate.dynamo.toggle import plan_steps
 from kvgate.edge.errors import EdgeError
 from kvgate.edge.objects import Objects, Source
-from kvgate.edge.observe import target_document
+from kvgate.edge.observe import target_document, target_of
 from kvgate.edge.yamlfiles import FileProblem, patch_document
 
 
@@ -58,6 +61,18 @@ def difference(source: Source, change: Change) -> str:
         return ""
     before_lines, after_lines = (_lines(body) for body in (source.body, after))
     return "".join(difflib.unified_diff(before_lines, after_lines, source.path.name, source.path.name, n=2))
+
+
+def planned_difference(source: Source, capability: Capability) -> str:
+    """What switching the capability on would make of the manifest, as a unified diff; empty where it is on already.
+
+    Raises EdgeError for a deployment that cannot be read or switched.
+    """
+    target = target_of(source)
+    steps = plan_steps(target, capability) if isinstance(target, Target) else None
+    if not isinstance(steps, Steps):
+        raise EdgeError(f"DynamoGraphDeployment {source.path.name} cannot be switched: see TargetResolved of the pool")
+    return difference(source, Change(capability, steps.on))
 
 
 def _lines(body: object) -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,8 +13,6 @@ from kvgate import __version__
 
 if TYPE_CHECKING:
     from kvgate.edge.cluster.desk import Desk
-
-F = TypeVar("F", bound=Callable[..., object])
 
 
 @dataclass(frozen=True)
@@ -24,23 +23,36 @@ class Place:
     namespace: str
 
 
-def cluster_flags(function: F) -> F:
-    """--kubeconfig, --context and --namespace."""
+@dataclass(frozen=True)
+class Cluster:
+    """What the flags say; empty where one is left out."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    namespace: str = ""
+
+    def place(self, *, everywhere: bool = False) -> Place:
+        """Raises EdgeError where nothing says which cluster is meant."""
+        from kvgate.edge.cluster.client import Client  # noqa: PLC0415  it takes longer to load than a lint to run
+        from kvgate.edge.cluster.desk import Desk  # noqa: PLC0415
+        from kvgate.edge.connection import login  # noqa: PLC0415
+
+        found = login(self.kubeconfig, self.context)
+        desk = Desk(Client(found.configuration, f"kubectl-kvgate/{__version__}"))
+        return Place(desk, "" if everywhere else self.namespace or found.namespace)
+
+
+def cluster_flags(function: Callable[..., int]) -> Callable[..., int]:
+    """Adds --kubeconfig, --context and --namespace, and hands them over as `cluster`."""
+
+    @wraps(function)
+    def told(*arguments: object, kubeconfig: str, context: str, namespace: str, **named: object) -> int:
+        return function(*arguments, cluster=Cluster(kubeconfig, context, namespace), **named)
+
     for flag in (
         click.option("--kubeconfig", default="", help="Which file. [$KUBECONFIG, else ~/.kube/config]"),
         click.option("--context", default="", help="Which context of it. [its current one]"),
         click.option("-n", "--namespace", default="", help="Which namespace. [the context's]"),
     ):
-        function = flag(function)
-    return function
-
-
-def place(kubeconfig: str, context: str, namespace: str, *, everywhere: bool = False) -> Place:
-    """Raises EdgeError where nothing says which cluster is meant."""
-    from kvgate.edge.cluster.client import Client  # noqa: PLC0415  it takes longer to load than a lint to run
-    from kvgate.edge.cluster.desk import Desk  # noqa: PLC0415
-    from kvgate.edge.connection import login  # noqa: PLC0415
-
-    found = login(kubeconfig, context)
-    desk = Desk(Client(found.configuration, f"kubectl-kvgate/{__version__}"))
-    return Place(desk, "" if everywhere else namespace or found.namespace)
+        told = flag(told)
+    return told
