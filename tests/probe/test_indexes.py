@@ -10,7 +10,7 @@ import pytest
 from kvgate.probe.indexes import Body, Rows
 from kvgate.probe.shards import SHARD_CHARACTERS
 
-ROWS = Rows[str]("rows", lambda row: {"row": row}, per_shard=4)
+ROWS = Rows[str]("rows", list, per_shard=4)
 
 
 def noise(kilobytes: int, seed: int = 1) -> str:

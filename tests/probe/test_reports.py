@@ -10,6 +10,7 @@ import json
 import random
 import string
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -148,8 +149,8 @@ def sweep(count: int = 3, run: str = "r1", ended: datetime = NOW) -> Evidence:
     return Evidence(run, POOL, tuple(s.path for s in samples), samples, ended)
 
 
-@pytest.mark.parametrize(("samples", "shards"), [(0, 1), (1, 1), (2000, 1), (2001, 2), (6000, 3)])
-def test_a_shard_holds_at_most_2000_samples(samples: int, shards: int) -> None:
+@pytest.mark.parametrize(("samples", "shards"), [(0, 1), (1, 1), (8000, 1), (8001, 2), (16001, 3)])
+def test_a_shard_holds_at_most_8000_samples(samples: int, shards: int) -> None:
     reports = to_reports(sweep(samples), "qwen3")
     assert len(reports) == shards + 1
     [read], bad = read_reports(stored(reports), POOL)
@@ -208,11 +209,24 @@ FRAME: dict[str, object] = {
 GOOD = json.dumps(FRAME | {"samples": []})
 
 
+def _unpacked(report: NamedSpec) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(report.spec.data or "")))
+    return body
+
+
 def _body(**changed: object) -> str:
     """A shard of one sample, with some of its fields changed."""
     [shard, _] = to_reports(sweep(1), "qwen3")
-    body = json.loads(gzip.decompress(base64.b64decode(shard.spec.data or "")))
-    body["samples"][0].update(changed)
+    body = _unpacked(shard)
+    body["samples"]["columns"].update({name: [value] for name, value in changed.items()})
+    return _packed(json.dumps(body))
+
+
+def _placed(**changed: object) -> str:
+    """A shard of one sample, with another place of its nodes or other columns."""
+    [shard, _] = to_reports(sweep(1), "qwen3")
+    body = _unpacked(shard)
+    body["samples"].update(changed)
     return _packed(json.dumps(body))
 
 
@@ -240,6 +254,14 @@ def _body(**changed: object) -> str:
         pytest.param(_with_data(_body(measured_at="2027-01-31T12:00:00")), "no evidence", id="a time without a zone"),
         pytest.param(_with_data(_body(streams="four")), "no evidence", id="streams in words"),
         pytest.param(_with_data(_body(retransmits="many")), "no evidence", id="retransmits in words"),
+        pytest.param(_with_data(_placed(to=[2])), "no evidence", id="a node beyond the list"),
+        pytest.param(_with_data(_placed(to=[-1])), "no evidence", id="a node counted from the end"),
+        pytest.param(_with_data(_placed(to=[True])), "no evidence", id="a node that is a flag"),
+        pytest.param(_with_data(_placed(to=[1, 1])), "no evidence", id="more ends than beginnings"),
+        pytest.param(_with_data(_placed(names=[1, 2])), "no evidence", id="nodes that are numbers"),
+        pytest.param(_with_data(_placed(columns={"streams": []})), "no evidence", id="a column that is too short"),
+        pytest.param(_with_data(_placed(columns={"streams": {}})), "no evidence", id="a column of nothing"),
+        pytest.param(_with_data(_placed(columns={})), "no evidence", id="no columns"),
     ],
 )
 def test_what_is_no_evidence_spoils_its_index(reports: list[FabricReport], said: str) -> None:
@@ -253,8 +275,59 @@ def test_an_empty_sweep_is_still_a_sweep() -> None:
     assert (len(read), bad) == (1, ())
 
 
+def _as_earlier(report: NamedSpec) -> str:
+    """The same shard as earlier versions wrote it: a row per sample, and a pair of names per planned path."""
+    body = _unpacked(report)
+    for key, form in (("planned", _pairs), ("samples", _rows)):
+        body[key] = form(body[key])
+    return _packed(json.dumps(body))
+
+
+def _pairs(held: dict[str, Any]) -> list[list[str]]:
+    names = held["names"]
+    return [[names[a], names[b]] for a, b in zip(held["from"], held["to"], strict=True)]
+
+
+def _rows(held: dict[str, Any]) -> list[dict[str, Any]]:
+    pairs = _pairs(held)
+    columns = {k: c if isinstance(c, list) else [c["all"]] * len(pairs) for k, c in held["columns"].items()}
+    return [
+        {key: column[place] for key, column in columns.items()} | {"path": {"source": source, "destination": end}}
+        for place, (source, end) in enumerate(pairs)
+    ]
+
+
+def test_what_earlier_versions_wrote_is_read_the_same() -> None:
+    shard, _ = to_reports(sweep(3), "qwen3")
+    now, _ = read_reports(stored(to_reports(sweep(3), "qwen3")), POOL)
+    then, bad = read_reports(_with_data(_as_earlier(shard)), POOL)
+    assert bad == ()
+    assert then == now
+
+
+def test_a_thousand_by_a_thousand_paths_fit() -> None:
+    planned = tuple(Path(f"gpu-prefill-{a:04}", f"gpu-decode-{b:04}") for a in range(1000) for b in range(1000))
+    shuffled = random.Random(1).sample(planned, 50_000)
+    for paths in (planned, tuple(shuffled)):
+        evidence = dataclasses.replace(sweep(0), planned=paths)
+        reports = to_reports(evidence, "qwen3")
+        assert all(len(report.spec.data or "") <= SHARD_CHARACTERS for report in reports)
+        [read], bad = read_reports(stored(reports), POOL)
+        assert bad == ()
+        assert read.planned == paths
+
+
+def test_a_million_samples_of_two_layers_fit_the_shards_of_one_index() -> None:
+    chance = random.Random(1)
+    noisy = [sample(n, **{key: chance.random() * 1e9 for key in ("seconds", "host_cpu_percent")}) for n in range(8000)]
+    told = [dataclasses.replace(s, bytes_per_second=chance.random() * 1e9, slot=chance.randrange(99)) for s in noisy]
+    evidence = dataclasses.replace(sweep(0), samples=tuple(told))
+    whole = sum(len(report.spec.data or "") for report in to_reports(evidence, "qwen3"))
+    assert whole / len(told) * 2_000_000 < 1000 * SHARD_CHARACTERS
+
+
 def test_a_shard_that_was_edited_spoils_the_whole_sweep() -> None:
-    first, second, index = to_reports(sweep(2001), "qwen3")
+    first, second, index = to_reports(sweep(8001), "qwen3")
     data = second.spec.data or ""
     edited = dataclasses.replace(second, spec=second.spec.model_copy(update={"data": "A" + data[1:]}))
     read, [bad] = read_reports(stored((first, edited, index)), POOL)
@@ -272,13 +345,13 @@ def test_an_index_that_was_given_another_time_is_spoilt(seconds: int) -> None:
 
 
 def test_a_shard_that_is_missing_spoils_the_whole_sweep() -> None:
-    first, _, index = to_reports(sweep(2001), "qwen3")
+    first, _, index = to_reports(sweep(8001), "qwen3")
     _, [bad] = read_reports(stored((first, index)), POOL)
     assert bad.message == "report qwen3-r1: shard qwen3-r1-1 is missing"
 
 
 def test_shards_that_no_index_names_are_nothing() -> None:
-    assert read_reports(stored(to_reports(sweep(2001), "qwen3")[:-1]), POOL) == ((), ())
+    assert read_reports(stored(to_reports(sweep(8001), "qwen3")[:-1]), POOL) == ((), ())
 
 
 def test_reports_of_another_pool_are_nothing() -> None:

@@ -11,11 +11,12 @@ from kvgate.api.objects import BenchmarkReport
 from kvgate.api.report import PoolRef, ShardRef
 from kvgate.core.ab import summary
 from kvgate.core.ab.evidence import BenchmarkEvidence
+from kvgate.core.ab.experiment import Run
 from kvgate.core.ab.gain import gain
 from kvgate.core.ab.judgement import countable
 from kvgate.core.digests import digest
 from kvgate.probe import benchmark_rows as rows
-from kvgate.probe.indexes import BadReport, Reader, Rows, beyond_newest, check_moment, report_name
+from kvgate.probe.indexes import BadReport, Body, Reader, Rows, beyond_newest, check_moment, report_name
 from kvgate.probe.shards import ENCODING
 
 MOST_FAMILIES = 32
@@ -34,13 +35,17 @@ class NamedBenchmark:
 def to_benchmark_reports(evidence: BenchmarkEvidence, pool_name: str) -> tuple[NamedBenchmark, ...]:
     """Shards first, the index last: an index names only what was written before it."""
     pool = PoolRef(name=pool_name, uid=evidence.pool_uid)
-    base, runs = report_name(pool_name, evidence.run_id), Rows("runs", rows.run_out, _RUNS_PER_SHARD)
+    base, runs = report_name(pool_name, evidence.run_id), Rows("runs", _runs_out, _RUNS_PER_SHARD)
     shards = tuple(
         NamedBenchmark(f"{base}-{number}", _shard(evidence.run_id, pool, number, data))
         for number, data in enumerate(runs.packed(evidence.experiment.runs, rows.frame_out(evidence)))
     )
     refs = tuple(ShardRef(name=shard.name, sha256=shard.spec.sha256 or "") for shard in shards)
     return (*shards, NamedBenchmark(base, _index(evidence, pool, refs)))
+
+
+def _runs_out(runs: Sequence[Run]) -> list[Body]:
+    return [rows.run_out(run) for run in runs]
 
 
 def _shard(run_id: str, pool: PoolRef, number: int, data: str) -> BenchmarkReportSpec:

@@ -40,10 +40,10 @@ class BadReport:
 
 @dataclass(frozen=True)
 class Rows(Generic[Row]):
-    """How rows are written into shards: under which key, how each, and how many are tried together."""
+    """How rows are written into shards: under which key, how those of a shard, and how many are tried together."""
 
     key: str
-    out: Callable[[Row], Body]
+    out: Callable[[Sequence[Row]], object]
     per_shard: int
 
     def packed(self, rows: Sequence[Row], frame: Body) -> Iterator[str]:
@@ -53,7 +53,7 @@ class Rows(Generic[Row]):
             yield from self._fitting(rows[start : start + self.per_shard], frame if start == 0 else {})
 
     def _fitting(self, rows: Sequence[Row], frame: Body) -> tuple[str, ...]:
-        data = packed(frame | {self.key: [self.out(row) for row in rows]})
+        data = packed(frame | {self.key: self.out(rows)})
         if len(data) <= SHARD_CHARACTERS:
             return (data,)
         if len(rows) + bool(frame) < 2:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,7 +12,8 @@ from kvgate.api.report import PoolRef, ReportSpec, ShardRef
 from kvgate.api.words import Memory, Phase
 from kvgate.core.digests import digest
 from kvgate.core.evidence import Evidence, Failure, FailureKind, Layer, NodeIdentity, Path, Sample, Uplink
-from kvgate.probe.indexes import BadReport, Reader, Rows, beyond_newest, check_moment, report_name
+from kvgate.probe.columns import column_out, paths_in, paths_out, rows_in
+from kvgate.probe.indexes import BadReport, Body, Reader, Rows, beyond_newest, check_moment, report_name
 from kvgate.probe.shards import ENCODING
 
 FEWEST_KEPT = 2
@@ -21,7 +22,10 @@ FEWEST_KEPT = 2
 MOST_KEPT = 100
 """What reports.keep may ask for, and also the most that sweeps of parts may need."""
 
-_SAMPLES_PER_SHARD = 2000
+_SAMPLES_PER_SHARD = 8_000
+_PATHS_PER_SHARD = 100_000
+_PATHS_IN_FRAME = 20_000
+"""More planned paths than this fill shards of their own."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +39,10 @@ class NamedSpec:
 def to_reports(evidence: Evidence, pool_name: str) -> tuple[NamedSpec, ...]:
     """Shards first, the index last: an index names only what was written before it."""
     pool = PoolRef(name=pool_name, uid=evidence.pool_uid)
-    base, rows = report_name(pool_name, evidence.run_id), Rows("samples", _sample_out, _SAMPLES_PER_SHARD)
+    base = report_name(pool_name, evidence.run_id)
     shards = tuple(
         NamedSpec(f"{base}-{number}", _shard(evidence, pool, number, data))
-        for number, data in enumerate(rows.packed(evidence.samples, _frame_out(evidence)))
+        for number, data in enumerate(_packed(evidence))
     )
     refs = tuple(ShardRef(name=shard.name, sha256=shard.spec.sha256 or "") for shard in shards)
     measured = {sample.path for sample in evidence.samples if sample.bytes_per_second is not None}
@@ -54,6 +58,15 @@ def to_reports(evidence: Evidence, pool_name: str) -> tuple[NamedSpec, ...]:
     return (*shards, NamedSpec(base, index))
 
 
+def _packed(evidence: Evidence) -> Iterator[str]:
+    """The text of each shard: the frame and the samples, then planned paths that are too many for the frame."""
+    many = len(evidence.planned) > _PATHS_IN_FRAME
+    frame = _frame_out(evidence) | ({} if many else {"planned": paths_out(evidence.planned)})
+    yield from Rows("samples", _samples_out, _SAMPLES_PER_SHARD).packed(evidence.samples, frame)
+    if many:
+        yield from Rows("planned", paths_out, _PATHS_PER_SHARD).packed(evidence.planned, {})
+
+
 def _shard(evidence: Evidence, pool: PoolRef, number: int, data: str) -> ReportSpec:
     return ReportSpec(
         run_id=evidence.run_id, pool_ref=pool, index=number, encoding=ENCODING, data=data, sha256=digest(data)
@@ -62,7 +75,6 @@ def _shard(evidence: Evidence, pool: PoolRef, number: int, data: str) -> ReportS
 
 def _frame_out(evidence: Evidence) -> dict[str, Any]:
     return {
-        "planned": [[path.source, path.destination] for path in evidence.planned],
         "nodes": [asdict(node) for node in evidence.nodes],
         "uplinks": [asdict(uplink) for uplink in evidence.uplinks],
         "problems": list(evidence.problems),
@@ -73,8 +85,17 @@ def _frame_out(evidence: Evidence) -> dict[str, Any]:
     }
 
 
-def _sample_out(sample: Sample) -> dict[str, Any]:
-    return asdict(sample) | {"measured_at": sample.measured_at.isoformat()}
+def _samples_out(samples: Sequence[Sample]) -> dict[str, Any]:
+    if not samples:
+        return paths_out(()) | {"columns": {}}
+    columns = {name: column_out([_plain(getattr(s, name)) for s in samples]) for name in _COLUMNS}
+    return paths_out([sample.path for sample in samples]) | {"columns": columns}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return asdict(value) if isinstance(value, Failure) else value
 
 
 def superseded(own: Sequence[FabricReport], keep: int, ttl: timedelta = timedelta(0)) -> tuple[FabricReport, ...]:
@@ -102,13 +123,13 @@ def read_reports(reports: Iterable[FabricReport], pool_uid: str) -> tuple[tuple[
 
 
 def _read(name: str, index: ReportSpec, measured_at: datetime, bodies: list[dict[str, Any]]) -> Evidence:
-    frame, samples = bodies[0], [_sample_in(row) for body in bodies for row in body["samples"]]
+    frame = bodies[0]
     check_moment(_moment(frame["measured_at"]), measured_at)
     return Evidence(
         run_id=index.run_id,
         pool_uid=index.pool_ref.uid,
-        planned=tuple(Path(_text(source), _text(destination)) for source, destination in frame["planned"]),
-        samples=tuple(samples),
+        planned=tuple(path for body in bodies for path in _planned_in(body)),
+        samples=tuple(_sample_in(path, row) for body in bodies for path, row in _samples_in(body)),
         measured_at=measured_at,
         nodes=tuple(_node_in(node) for node in frame["nodes"]),
         uplinks=tuple(Uplink(**uplink) for uplink in frame["uplinks"]),
@@ -121,12 +142,32 @@ def _read(name: str, index: ReportSpec, measured_at: datetime, bodies: list[dict
     )
 
 
+def _planned_in(body: Body) -> list[Path]:
+    """As columns, or as the pairs of names that earlier versions wrote."""
+    planned = body.get("planned", [])
+    if isinstance(planned, dict):
+        return paths_in(planned)
+    return [Path(_text(source), _text(destination)) for source, destination in planned]
+
+
+def _samples_in(body: Body) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """As columns, or as the rows that earlier versions wrote."""
+    held = body.get("samples", [])
+    if isinstance(held, dict):
+        paths = paths_in(held)
+        yield from zip(paths, rows_in(held["columns"], len(paths)), strict=True)
+        return
+    for row in held:
+        yield Path(_text(row["path"]["source"]), _text(row["path"]["destination"])), row
+
+
 def _node_in(row: dict[str, Any]) -> NodeIdentity:
     _number(row.get("mtu"))
     labels = tuple((_text(key), _text(value)) for key, value in row.get("labels", ()))
     return NodeIdentity(**row | {"labels": labels})
 
 
+_COLUMNS = tuple(entry.name for entry in fields(Sample) if entry.name != "path")
 _TEXTS = ("run_id", "tool", "operation", "transport", "interface")
 _NUMBERS = (
     "streams", "bytes_moved", "seconds", "retransmits", "host_cpu_percent", "remote_cpu_percent", "interface_bytes",
@@ -142,7 +183,7 @@ _LATER_TEXTS = ("congestion", "starved")
 """What reports of earlier versions lack."""
 
 
-def _sample_in(row: dict[str, Any]) -> Sample:
+def _sample_in(path: Path, row: dict[str, Any]) -> Sample:
     for name in _TEXTS:
         _text(row[name])
     for name in _NUMBERS:
@@ -155,7 +196,7 @@ def _sample_in(row: dict[str, Any]) -> Sample:
     return Sample(
         **row
         | {
-            "path": Path(_text(row["path"]["source"]), _text(row["path"]["destination"])),
+            "path": path,
             "layer": Layer(row["layer"]),
             "memory": Memory(row["memory"]),
             "phase": Phase(row["phase"]),

@@ -38,7 +38,7 @@ class Sharded(Protocol):
 def packed(body: Mapping[str, Any]) -> str:
     """The same text for the same object."""
     text = json.dumps(body, separators=(",", ":"), allow_nan=False)
-    return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
+    return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
 
 
 def unpacked(ref: ShardRef, index: Sharded, by_name: Mapping[str, Sharded]) -> dict[str, Any]:
