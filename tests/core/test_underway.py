@@ -25,8 +25,7 @@ RUNNING, ENDED, PENDING, GONE = WalkerState.RUNNING, WalkerState.ENDED, WalkerSt
 def walkers(**states: WalkerState) -> tuple[Walker, ...]:
     """Walkers with an address each; all have been told of all unless the test says otherwise."""
     return tuple(
-        Walker(node, f"job-{node}", states.get(node, RUNNING), f"10.0.0.{number}")
-        for number, node in enumerate(NODES)
+        Walker(node, f"job-{node}", states.get(node, RUNNING), f"10.0.0.{number}") for number, node in enumerate(NODES)
     )
 
 
@@ -105,6 +104,20 @@ def test_at_its_timeout_a_sweep_is_collected_and_names_who_was_late() -> None:
         Collect(RUN, late=("p2", "d1", "d2"), patient=False),
     )
     assert turn(FENCE, walkers(p1=ENDED, d2=PENDING), after=timedelta(hours=2, minutes=59)).steps == ()
+
+
+def test_walkers_that_will_not_start_are_waited_for_a_minute_and_others_to_their_end() -> None:
+    stuck = tuple(
+        replace(w, stuck=True, trouble="DeviceHeld: node d2 has no rdma/hca left") if w.node == "d2" else w
+        for w in walkers(p1=ENDED, p2=ENDED, d1=ENDED, d2=PENDING)
+    )
+    assert turn(FENCE, stuck, after=timedelta(seconds=59)).steps == ()
+    assert turn(FENCE, stuck, after=timedelta(seconds=60)).steps == (Collect(RUN),)
+    at_work = tuple(replace(w, state=RUNNING) if w.node == "p1" else w for w in stuck)
+    decision = turn(FENCE, at_work, after=timedelta(minutes=5))
+    assert decision.steps == ()
+    measured = next(c for c in decision.status.conditions if c.type == "FabricMeasured")
+    assert "node d2 has no rdma/hca left" in measured.message
 
 
 def test_a_log_that_cannot_be_read_is_asked_for_until_the_timeout_and_no_longer() -> None:

@@ -19,6 +19,8 @@ RETRY_SECONDS = 60.0
 """After a sweep could not be started, or while it waits for its turn and nobody calls it sooner."""
 MAKING_PATIENCE = timedelta(minutes=5)
 """How long Jobs that are refused are tried again while others of the same sweep exist, and hold other pools up."""
+STUCK_PATIENCE = timedelta(minutes=1)
+"""How long a walker that finds no device on its node is waited for: a pod that held it may just be going."""
 _AT_WORK = frozenset({WalkerState.PENDING, WalkerState.RUNNING})
 
 
@@ -101,8 +103,10 @@ def _given_up(case: Case, fence: SweepStatus) -> bool:
 
 
 def next_step(case: Case, sweep: Sweep) -> Introduce | Collect | None:
-    """Collect once every walker has ended or time is up; introduce whenever somebody has not been told of a partner."""
-    at_work = tuple(walker.node for walker in sweep.walkers if walker.state in _AT_WORK)
+    """Collect once every walker has ended, or will not start, or time is up; introduce whenever somebody has not been
+    told of a partner."""
+    patient = case.now < later(sweep.started_at, STUCK_PATIENCE)
+    at_work = tuple(w.node for w in sweep.walkers if w.state in _AT_WORK and (patient or not w.stuck))
     overdue = _overdue(case, sweep.started_at)
     if overdue or not at_work:
         return Collect(sweep.run_id, late=at_work, patient=not overdue)

@@ -92,7 +92,7 @@ class WalkerState(StrEnum):
 @dataclass(frozen=True)
 class Walker:
     """One node's walker in a sweep: its address once it has one, whether there is a partner's that it has yet to be
-    told, and what troubles it."""
+    told, and what troubles it. One that is `stuck` will not start while the deployment stays what it is."""
 
     node: str
     job_uid: str
@@ -100,6 +100,7 @@ class Walker:
     address: str = ""
     untold: bool = False
     trouble: str = ""
+    stuck: bool = False
 
 
 @dataclass(frozen=True)

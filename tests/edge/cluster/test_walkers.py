@@ -209,6 +209,19 @@ def test_a_pod_that_waits_for_its_node_says_what_the_scheduler_says() -> None:
     assert AWAY in only([job("n1")], [pod("n1", "Pending", conditions=waits)], []).trouble
 
 
+HELD = "0/3 nodes are available: 1 Insufficient rdma/hca_shared_devices_a, 2 node(s) didn't match Pod's node affinity"
+
+
+def test_a_device_that_the_workers_hold_is_named_at_once_with_its_node_and_the_remedy() -> None:
+    waits = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": HELD}]
+    found = only([job("n1")], [pod("n1", "Pending", conditions=waits)], [])
+    assert found.stuck
+    for part in ("DeviceHeld: node n1", "rdma/hca_shared_devices_a", "administrator", "device plugin", "scale down"):
+        assert part in found.trouble
+    short = [{**waits[0], "message": ABOUT_ALL}]
+    assert not only([job("n1")], [pod("n1", "Pending", conditions=short)], []).stuck
+
+
 def test_a_job_that_the_status_remembers_and_that_is_not_there_was_deleted() -> None:
     known = (SweepJob(node="n1", name="j", uid="old"),)
 

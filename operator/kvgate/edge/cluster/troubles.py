@@ -23,6 +23,12 @@ _SCHEDULER_SAYS = (
     ("Too many pods", "full of pods"),
 )
 """Words of the scheduler's sentence, which is about all nodes, and what they mean for the one that a walker is for."""
+DEVICE_HELD = "DeviceHeld"
+_DEVICE = re.compile(r"Insufficient ([a-z0-9.-]{1,253}/[A-Za-z0-9_.-]{1,63})")
+_FREE_IT = (
+    "the cluster's administrator must have its device plugin offer one more, or the deployer scale down a worker of "
+    "that node while it is measured"
+)
 _REFUSED = (
     (
         ("violates PodSecurity",),
@@ -143,6 +149,9 @@ def _never_scheduled(node: str, events: Sequence[Document]) -> str:
 
 
 def _unschedulable(node: str, said: str) -> str:
+    if device := _DEVICE.search(said):
+        what = f"node {node} has no {device.group(1)} left for the probe: its workers hold all of it, or it has none"
+        return f"{DEVICE_HELD}: {what}; {_FREE_IT}"
     found = tuple(meaning for words, meaning in _SCHEDULER_SAYS if words in said)
     what = " or ".join(found) if found else "cordoned, tainted, full or gone"
     remedy = "uncordon it, make room for 250m CPU and 64Mi, or take it out of the pool's nodes"

@@ -114,7 +114,7 @@ def _walker(
             return Walker(node, "", WalkerState.PENDING)
         return Walker(node, remembered.uid, WalkerState.GONE, trouble=f"JobDeleted: Job {remembered.name} was deleted")
     state, trouble = _state(bodies[job.uid], seen.pod_of(job.uid), [e for e in seen.events if _regards(e, job)])
-    return Walker(node, job.uid, state, trouble=trouble)
+    return Walker(node, job.uid, state, trouble=trouble, stuck=trouble.startswith(troubles.DEVICE_HELD))
 
 
 def _untold(walker: Walker, meetings: Meetings, addresses: Mapping[str, str], seen: Seen) -> bool:
