@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from kvgate.app.operator import cluster
+from kvgate.app.operator.calls import Calls
 from kvgate.app.operator.leadership import NotLeadingError
 from kvgate.app.operator.main import GroundMaker, OperatorOptions
+from kvgate.app.operator.meters import Meters
 from kvgate.app.settings import Settings
 from kvgate.edge.cluster.client import Client
 from kvgate.edge.cluster.reading import ReadPool
@@ -31,8 +33,8 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Client, Gro
     path.write_text(KUBECONFIG)
     handed: list[tuple[Client, GroundMaker]] = []
 
-    def noted(options: OperatorOptions, client: Client, make_ground: GroundMaker) -> int:
-        del options
+    def noted(options: OperatorOptions, client: Client, make_ground: GroundMaker, meters: Meters, calls: Calls) -> int:
+        del options, meters, calls
         handed.append((client, make_ground))
         return 0
 

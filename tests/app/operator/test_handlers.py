@@ -58,7 +58,7 @@ def node_event(body: dict[str, Any]) -> Act:
 CASES: list[tuple[str, Act, set[str]]] = [
     ("a pool queues itself", pool(POOL, "new"), {"a/new"}),
     ("a pool whose target cannot be read queues itself too", pool(event(spec=3), "x"), {"a/x"}),
-    ("a deleted pool queues those of the same target", second_pool_comes_and_goes, {"a/second", "a/qwen3"}),
+    ("a deleted pool queues itself and those of the same target", second_pool_comes_and_goes, {"a/second", "a/qwen3"}),
     ("a deleted pool that nobody heard of queues nothing", pool(event("DELETED"), "never"), set()),
     ("an approval queues its pool, also one not heard of yet", approval({"name": "later"}), {"a/later"}),
     ("an approval that names no pool queues nothing", approval([]), set()),

@@ -12,6 +12,7 @@ import pytest
 from kvgate.app.operator.grounds import GuardedGround, described
 from kvgate.app.operator.leadership import NotLeadingError
 from kvgate.app.operator.logs import JSONLines
+from kvgate.app.operator.meters import Meters
 from kvgate.app.operator.queue import DelayQueue
 from kvgate.app.operator.workers import REST_AFTER_FAILURE_SECONDS, Office, Workers
 from kvgate.core.steps import Introduce, Measure
@@ -30,12 +31,13 @@ class Bench:
     seconds: float = 100.0
     leads: bool = True
     gone: list[str] = field(default_factory=list)
+    meters: Meters = field(default_factory=Meters)
 
     def __post_init__(self) -> None:
         self.queue = DelayQueue(lambda: self.seconds)
-        guarded = GuardedGround(self.ground, self._require)
+        guarded = GuardedGround(self.ground, self._require, self.meters)
         self.workers = Workers(
-            Office(self.queue, guarded, lambda: NOW, lambda: self.leads, self.gone.append, lambda: 0.0)
+            Office(self.queue, guarded, lambda: NOW, lambda: self.leads, self.gone.append, lambda: 0.0, self.meters)
         )
 
     def _require(self) -> None:

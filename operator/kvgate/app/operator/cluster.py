@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from kvgate import __version__
+from kvgate.app.operator.calls import Calls
 from kvgate.app.operator.leadership import NotLeadingError
 from kvgate.app.operator.main import OperatorOptions, run_operator
+from kvgate.app.operator.meters import Meters
 from kvgate.app.operator.observed import ObservedRates
 from kvgate.app.settings import Settings
 from kvgate.edge.cluster.client import Client
@@ -24,13 +26,16 @@ AGENT = f"kvgate/{__version__}"
 
 def serve(options: OperatorOptions) -> int:
     """Run the operator on the cluster that the options name. Raises EdgeError when it cannot begin."""
+    meters = Meters(_now)
+    calls = Calls(time.monotonic, meters.called)
 
     def make_ground(settings: Callable[[], Settings], instance: str, require: Callable[[], None]) -> ClusterGround:
         """A step of many writes may outlast the Lease that it was begun under, so each of them asks."""
-        client = Client(credentials(options.kubeconfig), AGENT, require)
+        client = Client(credentials(options.kubeconfig), AGENT, require, calls.begun)
         return cluster_ground(client, settings, instance, options.namespaces, require)
 
-    return run_operator(options, Client(credentials(options.kubeconfig), AGENT), make_ground)
+    client = Client(credentials(options.kubeconfig), AGENT, observer=calls.begun)
+    return run_operator(options, client, make_ground, meters, calls)
 
 
 def cluster_ground(

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from kvgate.api.status import PoolStatus
 from kvgate.app.operator.logs import say
+from kvgate.app.operator.meters import Meters
 from kvgate.app.operator.transitions import transitions
 from kvgate.app.ring import Ground
 from kvgate.core.steps import Step
@@ -26,25 +27,30 @@ class TellingGround(Ground, Protocol):
 
 class GuardedGround:
     """Asks before every look and every write whether we may still act; `require` raises when we may not. Every step
-    that was taken is a line of the log, and every status that was written is told as Events."""
+    that was taken is a line of the log, every status that was written is told as Events, and both are metered."""
 
-    def __init__(self, ground: TellingGround, require: Callable[[], None]) -> None:
+    def __init__(self, ground: TellingGround, require: Callable[[], None], meters: Meters | None = None) -> None:
         self._ground = ground
         self._require = require
+        self._meters = meters or Meters()
 
     def observe(self, key: str) -> tuple[Pool, World]:
         self._require()
-        return self._ground.observe(key)
+        pool, world = self._ground.observe(key)
+        self._meters.seen(pool, pool.status)
+        return pool, world
 
     def write_status(self, pool: Pool, status: PoolStatus) -> None:
         self._require()
         self._ground.write_status(pool, status)
+        self._meters.seen(pool, status)
         say(logging.INFO, "status written", pool=pool.key, ready=ready(status))
         self._tell(pool, status)
 
     def carry_out(self, pool: Pool, world: World, step: Step) -> None:
         self._require()
         self._ground.carry_out(pool, world, step)
+        self._meters.step_taken(pool, step)
         say(logging.INFO, "step taken", pool=pool.key, step=type(step).__name__, **described(step))
 
     def _tell(self, pool: Pool, status: PoolStatus) -> None:

@@ -1,15 +1,18 @@
-"""Answers the kubelet: alive while every part of the operator still moves, ready while the API server answers."""
+"""Answers the kubelet and Prometheus: alive while every part moves, ready while the API server answers, metrics."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-LIVE_PATH, READY_PATH = "/healthz", "/readyz"
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
+
+LIVE_PATH, READY_PATH, METRICS_PATH = "/healthz", "/readyz", "/metrics"
+PLAIN = "text/plain; charset=utf-8"
 READ_SECONDS = 5.0
 
 
@@ -38,10 +41,13 @@ class Beats:
 
 
 class Health:
-    """The endpoint's server, in a thread of its own, on all addresses."""
+    """The endpoint's server, in a thread of its own, on all addresses. `hanging` names what should have moved."""
 
-    def __init__(self, port: int, beats: Beats, ready: Callable[[], bool]) -> None:
-        handler = type("_Bound", (_Answer,), {"beats": beats, "ready": staticmethod(ready)})
+    def __init__(
+        self, port: int, hanging: Callable[[], Sequence[str]], ready: Callable[[], bool], metrics: Callable[[], bytes]
+    ) -> None:
+        asked = {"hanging": hanging, "ready": ready, "metrics": metrics}
+        handler = type("_Bound", (_Answer,), {name: staticmethod(ask) for name, ask in asked.items()})
         self._server = _Server(("", port), handler)
         self._thread = threading.Thread(target=self._server.serve_forever, name="health", daemon=True)
 
@@ -66,23 +72,28 @@ class _Server(ThreadingHTTPServer):
 
 class _Answer(BaseHTTPRequestHandler):
     timeout = READ_SECONDS
-    beats: Beats
+    hanging: Callable[[], Sequence[str]]
     ready: Callable[[], bool]
+    metrics: Callable[[], bytes]
 
     def do_GET(self) -> None:
         if self.path == LIVE_PATH:
-            hanging = self.beats.hanging()
+            hanging = self.hanging()
             self._say(not hanging, f"hangs: {', '.join(hanging)}" if hanging else "ok")
         elif self.path == READY_PATH:
             ready = self.ready()
             self._say(ready, "ok" if ready else "the API server does not answer")
+        elif self.path == METRICS_PATH:
+            self._send(HTTPStatus.OK, self.metrics(), CONTENT_TYPE_PLAIN_0_0_4)
         else:
             self.send_error(HTTPStatus.NOT_FOUND)
 
     def _say(self, good: bool, text: str) -> None:  # noqa: FBT001
-        body = f"{text}\n".encode()
-        self.send_response(HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE)
-        self.send_header("Content-Type", "text/plain; charset=utf-8")
+        self._send(HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE, f"{text}\n".encode(), PLAIN)
+
+    def _send(self, status: HTTPStatus, body: bytes, content: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", content)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         with suppress(BrokenPipeError, ConnectionResetError):

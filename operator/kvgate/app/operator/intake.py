@@ -25,10 +25,12 @@ class Intake:
         self._add(f"{namespace}/{name}")
 
     def pool_gone(self, key: str) -> None:
-        """A pool is gone: those that waited behind it for the same target are looked at."""
+        """A pool is gone: those that waited behind it for the same target are looked at, and it once more itself, so
+        that whoever turns it learns that it is gone."""
         with self._lock:
             target = self._targets.pop(key, None)
         if target is not None:
+            self._add(key)
             self.target(key.partition("/")[0], target)
 
     def target(self, namespace: str, name: str) -> None:

@@ -16,12 +16,14 @@ from pathlib import Path
 
 import kopf
 
+from kvgate.app.operator.calls import Calls
 from kvgate.app.operator.grounds import GuardedGround, TellingGround
 from kvgate.app.operator.handlers import log_in, register
 from kvgate.app.operator.health import Beats, Health
 from kvgate.app.operator.intake import Intake
 from kvgate.app.operator.leadership import Leadership
-from kvgate.app.operator.logs import confess, say, set_up_logs
+from kvgate.app.operator.logs import confess, say, set_up_logs, threads_confess
+from kvgate.app.operator.meters import Meters
 from kvgate.app.operator.queue import DelayQueue
 from kvgate.app.operator.settings_file import SettingsFile
 from kvgate.app.operator.watching import Watching
@@ -39,7 +41,8 @@ HEALTH_PORT = 8081
 REFRESH_SECONDS = 5.0
 LAST_TURNS_SECONDS = 20.0
 """How long turns in progress may take to end after SIGTERM; the pod's grace period is longer."""
-ELECTION_LIMIT_SECONDS, WATCHING_LIMIT_SECONDS, WORKER_LIMIT_SECONDS = 60.0, 90.0, 600.0
+ELECTION_LIMIT_SECONDS, WATCHING_LIMIT_SECONDS, WORKER_LIMIT_SECONDS = 45.0, 45.0, 600.0
+"""A turn may make a Job on each of a thousand nodes; each request that it waits for has a limit of its own."""
 FAILED, FINE = 1, 0
 
 GroundMaker = Callable[[Callable[[], Settings], str, Callable[[], None]], TellingGround]
@@ -60,19 +63,27 @@ class OperatorOptions:
     health_port: int = HEALTH_PORT
 
 
-def run_operator(options: OperatorOptions, client: Client, make_ground: GroundMaker) -> int:
+def run_operator(
+    options: OperatorOptions,
+    client: Client,
+    make_ground: GroundMaker,
+    meters: Meters | None = None,
+    calls: Calls | None = None,
+) -> int:
     """Runs until SIGTERM or SIGINT, then returns 0; 1 when a part of it broke. Raises EdgeError when it cannot begin:
-    for settings or namespaces that cannot be used, or on a port that is taken."""
+    for settings or namespaces that cannot be used, or on a port that is taken. `meters` is served, and a request of
+    `calls` that does not end fails the operator's health."""
     _check(options)
     settings = SettingsFile(options.settings)
     set_up_logs(settings.current().log_level)
     identity = f"{socket.gethostname()}_{uuid.uuid4()}"
     leadership = Leadership(Leases(client, options.lease_namespace, LEASE_NAME), identity, time.monotonic, _now)
     ground = make_ground(settings.current, identity, leadership.require)
-    operator = Operator(options, settings, leadership, ground, lambda: target_version(client))
+    operator = Operator(options, settings, leadership, ground, lambda: target_version(client), meters, calls)
     before = {number: signal.signal(number, operator.hear) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     try:
-        return operator.run()
+        with threads_confess():
+            return operator.run()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -95,12 +106,17 @@ class Operator:
         leadership: Leadership,
         ground: TellingGround,
         version: Callable[[], str] = lambda: "v1beta1",
+        meters: Meters | None = None,
+        calls: Calls | None = None,
     ) -> None:
         """`version` says in which version the cluster serves Dynamo's deployments now."""
         self._options = options
         self._settings = settings
         self._version = version
         self._beats = Beats(time.monotonic)
+        self._calls = calls or Calls(time.monotonic)
+        self._meters = meters or Meters(_now)
+        self._meters.leads = leadership.holds
         self._stop = threading.Event()
         self._stop_electing = threading.Event()
         self._broke = False
@@ -163,19 +179,23 @@ class Operator:
     def _office(self, ground: TellingGround) -> Office:
         return Office(
             queue=self._queue,
-            ground=GuardedGround(ground, self._leadership.require),
+            ground=GuardedGround(ground, self._leadership.require, self._meters),
             clock=_now,
             leads=self._leadership.holds,
             gone=self._intake.pool_gone,
+            meters=self._meters,
         )
 
     def _start_health(self) -> Health:
         try:
-            health = Health(self._options.health_port, self._beats, self._is_ready)
+            health = Health(self._options.health_port, self._hanging, self._is_ready, self._meters.page)
         except OSError as error:
             raise EdgeError(f"port {self._options.health_port} for health cannot be had ({error.strerror})") from error
         health.start()
         return health
+
+    def _hanging(self) -> tuple[str, ...]:
+        return (*self._beats.hanging(), *self._calls.hanging())
 
     def _is_ready(self) -> bool:
         return self._watching.started and self._leadership.answered()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -117,8 +118,11 @@ class Watching:
         loop.call_later(TICK_SECONDS, self._tick, loop)
 
     def _pause(self, seconds: float) -> None:
-        self._beat()
-        self._stopping.wait(seconds)
+        """A pause is no hang, however long: it is told of each second."""
+        for _ in range(math.ceil(seconds / TICK_SECONDS)):
+            self._beat()
+            if self._stopping.wait(TICK_SECONDS):
+                return
         self._beat()
 
 

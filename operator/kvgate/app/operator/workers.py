@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import random
 import threading
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kvgate.app.operator.backoff import backoff_seconds
 from kvgate.app.operator.leadership import NotLeadingError
 from kvgate.app.operator.line import WaitingLine
 from kvgate.app.operator.logs import confess, say
+from kvgate.app.operator.meters import Meters
 from kvgate.app.operator.queue import DelayQueue
 from kvgate.app.ring import Clock, Ground, turn
 from kvgate.edge.errors import EdgeError, PoolGoneError, WriteConflictError
@@ -36,7 +38,7 @@ class Next:
 
 @dataclass(frozen=True)
 class Office:
-    """What workers share. `fraction` gives a random number from 0 to 1."""
+    """What workers share. `fraction` gives a random number from 0 to 1, `monotonic` seconds that never go back."""
 
     queue: DelayQueue
     ground: Ground
@@ -44,6 +46,8 @@ class Office:
     leads: Callable[[], bool]
     gone: Callable[[str], None]
     fraction: Callable[[], float] = random.random
+    meters: Meters = field(default_factory=Meters)
+    monotonic: Callable[[], float] = time.monotonic
 
 
 class Workers:
@@ -75,6 +79,7 @@ class Workers:
 
     def _turn(self, key: str) -> Next:
         office = self._office
+        began = office.monotonic()
         try:
             done = turn(office.ground, key, office.clock)
         except NotLeadingError:
@@ -83,10 +88,14 @@ class Workers:
             self._failures.pop(key, None)
             self._line.gone(key)
             office.gone(key)
+            office.meters.gone(key)
             return Next(None)
         except Exception as error:  # noqa: BLE001  a fault in one pool's turn must not end the others'
-            return self._failed(key, error)
+            after = self._failed(key, error)
+            office.meters.turned(key, office.monotonic() - began, failures=self._failures[key])
+            return after
         self._failures.pop(key, None)
+        office.meters.turned(key, office.monotonic() - began)
         self._line.after(key, done)
         return Next(min(max(done.decision.requeue_after_seconds, SOONEST_SECONDS), LATEST_SECONDS))
 

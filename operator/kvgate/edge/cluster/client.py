@@ -68,6 +68,16 @@ class Query:
     fields: str = ""
 
 
+Observer = Callable[[str, str], Callable[[int], None]]
+"""Is told method and plural when a request begins; what it returns is called with the HTTP status when it ends, and
+with 0 where no answer came."""
+
+
+def _unobserved(method: str, resource: str) -> Callable[[int], None]:
+    del method, resource
+    return lambda _: None
+
+
 class Client:
     """An API server as one user. All methods raise ClusterError, and take CALL_SECONDS at most per request."""
 
@@ -76,6 +86,7 @@ class Client:
         configuration: kubernetes.Configuration,
         agent: str = "kvgate",
         before_write: Callable[[], None] = lambda: None,
+        observer: Observer = _unobserved,
     ) -> None:
         """`before_write` is called before each request that may change something: what it raises goes to the caller,
         and nothing is sent."""
@@ -84,6 +95,7 @@ class Client:
         self._api = kubernetes.ApiClient(configuration)
         self._api.user_agent = agent
         self._before_write = before_write
+        self._observer = observer
         self._readers = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="reader")
 
     def together(self, *asks: Callable[[], Sequence[Document]]) -> tuple[Sequence[Document], ...]:
@@ -144,7 +156,7 @@ class Client:
         """Delete that very object, in the background: what it owns goes with it."""
         options = {"propagationPolicy": "Background", "preconditions": {"uid": uid}}
         what = f"{resource.kind} {namespace}/{name}"
-        self._ask("DELETE", resource.path(namespace, name), what, body=options)
+        self._ask("DELETE", resource.path(namespace, name), what, body=options, plural=resource.plural)
 
     def discover(self, api_version: str) -> Document:
         """The kinds that are served in a version of a group. Raises NotFound where there is no such version."""
@@ -153,10 +165,11 @@ class Client:
 
     def log(self, namespace: str, pod: str, container: str, most_bytes: int) -> str:
         query = {"container": container, "limitBytes": str(most_bytes)}
-        return self._ask("GET", PODS.path(namespace, pod, "log"), f"log of pod {namespace}/{pod}", query=query)
+        path, what = PODS.path(namespace, pod, "log"), f"log of pod {namespace}/{pod}"
+        return self._ask("GET", path, what, query=query, plural="pods/log")
 
     def _object(self, method: str, resource: Resource, path: str, what: str, **rest: Any) -> Document:
-        answer = self._ask(method, path, what, **rest)
+        answer = self._ask(method, path, what, plural=resource.plural, **rest)
         try:
             read = json.loads(answer)
         except (ValueError, RecursionError) as error:
@@ -171,6 +184,7 @@ class Client:
         path: str,
         what: str,
         *,
+        plural: str = "",
         body: Document | Sequence[Document] | None = None,
         query: Mapping[str, str] | None = None,
         content: str = JSON,
@@ -182,14 +196,18 @@ class Client:
         )
         if method != "GET":
             self._before_write()
+        ended, status = self._observer(method, plural), 0
         try:
             answer: Any = self._api.call_api(*request, _request_timeout=CALL_SECONDS)
             told: str = answer.read().decode("utf-8", errors="replace")
+            status = answer.status
         except (urllib3.exceptions.HTTPError, kubernetes.ApiException, OSError) as error:
             why = f"the API server gave no answer within {CALL_SECONDS:.0f} s"
             raise Unavailable(f"{what}: {why} ({type(error).__name__}); it is asked again") from error
-        if not 200 <= answer.status < 300:
-            raise refusal(answer.status, told, what)
+        finally:
+            ended(status)
+        if not 200 <= status < 300:
+            raise refusal(status, told, what)
         return told
 
 
