@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kvgate.api.words import Phase
+from kvgate.core.at_once import Apart, AtOnce, PlaceLimit
 from kvgate.core.evidence import Path
+from kvgate.core.steps import Measure
 from kvgate.probe.colouring import rounds_between
-from kvgate.probe.plan import LinkTest, plan_sweep
-from kvgate_probe.wire import decode_schedule, encode_schedule
+from kvgate.probe.plan import MOST_ROUNDS_ALONE, LinkTest, plan_phases, plan_sweep
+from kvgate_probe.wire import Pair, Schedule, decode_schedule, encode_schedule
 
 NAMES = [f"n{number:02}" for number in range(12)]
 LINK_TEST = LinkTest(duration_seconds=2, streams=4, port=5201)
@@ -68,3 +72,90 @@ def test_the_plan_does_not_depend_on_the_order_of_nodes() -> None:
 def test_the_schedule_survives_the_wire() -> None:
     schedule = plan_sweep("run", "uid", NAMES[:3], NAMES[2:6], LINK_TEST, Phase.ISOLATED).schedule
     assert decode_schedule(encode_schedule(schedule)) == schedule
+
+
+BOTH = (Phase.ISOLATED, Phase.CONCURRENT)
+
+
+def measure(paths: Iterable[Path], **fields: Any) -> Measure:
+    return Measure("run", tuple(paths), "due", **fields)
+
+
+def grid(prefill: int, decode: int) -> list[Path]:
+    return [Path(f"p{a}", f"d{b}") for a in range(prefill) for b in range(decode)]
+
+
+def phases_of(schedule: Schedule) -> dict[str, list[tuple[Pair, ...]]]:
+    found: dict[str, list[tuple[Pair, ...]]] = {}
+    for number, pairs in enumerate(schedule.rounds):
+        found.setdefault(schedule.phase_of(number), []).append(tuple(pairs))
+    return found
+
+
+def racks(**places: str) -> Apart:
+    return Apart(AtOnce(places=(PlaceLimit(1, places, inside=True),)))
+
+
+def test_both_phases_test_each_path_alone_first_and_then_all_at_once() -> None:
+    plan = plan_phases(measure(grid(2, 2)), "uid", LINK_TEST, BOTH)
+    found = phases_of(plan.schedule)
+    assert list(found) == ["Isolated", "Concurrent"]
+    assert [len(pairs) for pairs in found["Isolated"]] == [1, 1, 1, 1]
+    assert [len(pairs) for pairs in found["Concurrent"]] == [2, 2]
+    assert all(len({pair for pairs in rounds for pair in pairs}) == 4 for rounds in found.values())
+    assert plan.schedule.in_order
+    assert plan.paths == tuple(sorted(grid(2, 2)))
+    assert decode_schedule(encode_schedule(plan.schedule)) == plan.schedule
+
+
+def test_of_many_paths_a_sample_is_tested_alone_by_whole_rounds_and_another_one_each_time() -> None:
+    seen: set[Pair] = set()
+    for number in range(6):
+        plan = plan_phases(measure(grid(6, 6), number=number), "uid", LINK_TEST, BOTH)
+        found = phases_of(plan.schedule)
+        alone = {pair for pairs in found["Isolated"] for pair in pairs}
+        whole = [set(pairs) for pairs in found["Concurrent"] if set(pairs) <= alone]
+        assert len(found["Isolated"]) == 12 <= MOST_ROUNDS_ALONE
+        assert set().union(*whole) == alone
+        seen |= alone
+    assert len(seen) == 36
+
+
+def test_of_a_round_that_is_too_large_to_test_alone_a_part_is() -> None:
+    found = phases_of(plan_phases(measure(grid(40, 40)), "uid", LINK_TEST, BOTH).schedule)
+    assert [len(pairs) for pairs in found["Isolated"]] == [1] * MOST_ROUNDS_ALONE
+    assert [len(pairs) for pairs in found["Concurrent"]] == [40] * 40
+
+
+def test_what_failed_is_tested_alone_before_anything_else() -> None:
+    bad = Path("p7", "d3")
+    step = measure(grid(40, 40), apart=Apart(first=frozenset({bad})))
+    assert phases_of(plan_phases(step, "uid", LINK_TEST, BOTH).schedule)["Isolated"][0] == (Pair("p7", "d3"),)
+
+
+@pytest.mark.parametrize(
+    ("places", "alone"),
+    [
+        pytest.param({}, [1, 1, 1, 1], id="nodes of no place share everything"),
+        pytest.param(dict.fromkeys(("p0", "p1", "d0", "d1"), "a"), [1, 1, 1, 1], id="one rack is one network"),
+        pytest.param({"p0": "a", "p1": "a", "d0": "b", "d1": "b"}, [1, 1, 1, 1], id="all cross the same two edges"),
+        pytest.param({"p0": "a", "d0": "a", "p1": "b", "d1": "b"}, [2, 1, 1], id="two racks test inside at once"),
+    ],
+)
+def test_tests_alone_share_no_place(places: dict[str, str], alone: list[int]) -> None:
+    found = phases_of(plan_phases(measure(grid(2, 2), apart=racks(**places)), "uid", LINK_TEST, BOTH).schedule)
+    assert sorted((len(pairs) for pairs in found["Isolated"]), reverse=True) == alone
+
+
+@pytest.mark.parametrize(
+    ("phase", "limits", "ordered"),
+    [
+        pytest.param(Phase.ISOLATED, AtOnce(), False, id="disjoint pairs without a limit wait for nobody"),
+        pytest.param(Phase.ISOLATED, AtOnce(paths=1), True, id="a limit holds over all rounds"),
+        pytest.param(Phase.CONCURRENT, AtOnce(), True, id="what is meant to run at once begins at once"),
+    ],
+)
+def test_one_phase_alone_has_every_path_once(phase: Phase, limits: AtOnce, *, ordered: bool) -> None:
+    schedule = plan_phases(measure(grid(2, 3), at_once=limits), "uid", LINK_TEST, (phase,)).schedule
+    assert (list(phases_of(schedule)), schedule.in_order) == ([phase.value], ordered)
+    assert len(schedule.tests()) == 6

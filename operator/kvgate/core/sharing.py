@@ -42,11 +42,15 @@ class SharedLink:
 
 @dataclass(frozen=True)
 class _Squeeze:
-    """What one path carried beside others, and alone."""
+    """What one path carried beside others, and alone; None where it was not tested alone."""
 
     path: Path
     together: float
-    alone: float
+    alone: float | None
+
+    @property
+    def gave_way(self) -> bool:
+        return self.alone is not None and self.together < GIVES_WAY * self.alone
 
 
 def shared_links(evidence: Evidence, places: Places) -> tuple[SharedLink, ...]:
@@ -62,14 +66,14 @@ def shared_links(evidence: Evidence, places: Places) -> tuple[SharedLink, ...]:
 
 
 def _slots(evidence: Evidence) -> Iterator[tuple[_Squeeze, ...]]:
-    """Per slot of the concurrent phase of one sweep, the paths whose rate alone is known too: each sweep numbers its
-    own."""
+    """Per slot of the concurrent phase of one sweep, what its paths carried: each sweep numbers its own."""
     alone = _rates(evidence, Phase.ISOLATED)
     slots: dict[tuple[str, int], list[_Squeeze]] = defaultdict(list)
     for sample in evidence.samples:
-        rate, own = carried(sample), alone.get((sample.path, sample.layer))
-        if sample.phase is Phase.CONCURRENT and sample.slot is not None and rate is not None and own is not None:
-            slots[sample.run_id, sample.slot].append(_Squeeze(sample.path, rate, own))
+        rate = carried(sample)
+        if sample.phase is Phase.CONCURRENT and sample.slot is not None and rate is not None:
+            squeeze = _Squeeze(sample.path, rate, alone.get((sample.path, sample.layer)))
+            slots[sample.run_id, sample.slot].append(squeeze)
     for _, running in sorted(slots.items()):
         yield tuple(running)
 
@@ -83,7 +87,7 @@ def _rates(evidence: Evidence, phase: Phase) -> Mapping[tuple[Path, str], float]
 
 
 def _explained(running: tuple[_Squeeze, ...], places: Places) -> Iterator[tuple[str, tuple[_Squeeze, ...]]]:
-    left = {test.path for test in running if test.together < GIVES_WAY * test.alone}
+    left = {test.path for test in running if test.gave_way}
     groups = _crossed(running, places)
     while groups:
         name = min(groups, key=lambda name: (-len(left.intersection(_paths(groups[name]))), name))
@@ -93,7 +97,7 @@ def _explained(running: tuple[_Squeeze, ...], places: Places) -> Iterator[tuple[
         left.difference_update(_paths(hit))
         yield name, hit
     rest = tuple(test for test in running if test.path in left)
-    if _squeezed(rest):
+    if _squeezed(rest) and all(test.alone is not None for test in running):
         yield "", rest
 
 
@@ -107,10 +111,18 @@ def _crossed(running: tuple[_Squeeze, ...], places: Places) -> dict[str, tuple[_
 
 
 def _squeezed(tests: Sequence[_Squeeze]) -> bool:
-    """Whether several paths all gave way, and together to much less than they carry alone: however unevenly."""
-    gave_way = all(test.together < GIVES_WAY * test.alone for test in tests)
-    together, alone = sum(test.together for test in tests), sum(test.alone for test in tests)
-    return len(tests) >= _FEWEST and gave_way and together < SQUEEZED * alone
+    """Whether several paths all gave way, and together to much less than they carry alone: however unevenly. Of those
+    that were not tested alone nothing is said."""
+    known = [(test, test.alone) for test in tests if test.alone is not None]
+    together, alone = sum(test.together for test, _ in known), sum(alone for _, alone in known)
+    return len(known) >= _FEWEST and all(test.gave_way for test, _ in known) and together < SQUEEZED * alone
+
+
+def _would_carry(tests: Sequence[_Squeeze]) -> float:
+    """What all of them carry alone, bytes per second: those that were not tested alone as the others, in proportion."""
+    known = [(test.together, test.alone) for test in tests if test.alone is not None]
+    share = sum(alone for _, alone in known) / sum(together for together, _ in known)
+    return share * sum(test.together for test in tests)
 
 
 def _paths(tests: Iterable[_Squeeze]) -> tuple[Path, ...]:
@@ -127,7 +139,7 @@ def _link(name: str, slots: list[tuple[_Squeeze, ...]]) -> SharedLink:
         paths=paths,
         at_once=_paths(most),
         together=sum(test.together for test in most),
-        alone=sum(test.alone for test in most),
+        alone=_would_carry(most),
     )
 
 

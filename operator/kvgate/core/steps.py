@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from kvgate.api.status import BaselineEntry, PoolStatus
 from kvgate.api.words import Capability, SweepExtent
-from kvgate.core.at_once import UNLIMITED, AtOnce
+from kvgate.core.at_once import ONE_BY_ONE, UNLIMITED, Apart, AtOnce
 from kvgate.core.events_seen import Canary
 from kvgate.core.evidence import Path
 from kvgate.core.serving import Exam
@@ -29,6 +29,7 @@ class Measure:
     """How many paths could have been measured."""
     prefill: frozenset[str] = frozenset()
     """The pool's prefill nodes. Some paths are tested the other way round, so that their sources do not tell."""
+    apart: Apart = ONE_BY_ONE
 
     def stands_for_prefill(self, node: str) -> bool:
         """Whether what measures on this node stands for a prefill worker; for a decode worker otherwise."""

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from kvgate.api.status import SweepStatus
 from kvgate.api.words import SweepExtent
 from kvgate.core import text
+from kvgate.core.apart import apart
 from kvgate.core.evidence_criteria import POD_NODES
 from kvgate.core.extent import at_once, chosen, jitter, measurable, sample_of
 from kvgate.core.findings import Finding
@@ -54,9 +55,9 @@ def sweep_due(case: Case, judged: tuple[Judged, ...]) -> Measure | None:
 def measuring(case: Case, meant: SweepStatus) -> Measure:
     """The step that starts the sweep which the status means; its paths stay what they are while nothing changes."""
     paths = chosen(case, meant.extent, meant.number, meant.started_at)
-    limits, in_use = at_once(case), len(measurable(case))
+    limits, in_use = at_once(case), len({*paths, *measurable(case)})
     prefill = frozenset(case.world.nodes.prefill)
-    return Measure(meant.run_id, paths, meant.reason, meant.extent, meant.number, limits, in_use, prefill)
+    return Measure(meant.run_id, paths, meant.reason, meant.extent, meant.number, limits, in_use, prefill, apart(case))
 
 
 def _extent(case: Case, judged: tuple[Judged, ...]) -> SweepExtent:

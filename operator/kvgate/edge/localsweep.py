@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path as FilePath
 
-from kvgate.api.words import LinkTool, Phase
+from kvgate.api.words import LinkTool
 from kvgate.core.evidence import Evidence
 from kvgate.core.steps import Measure
 from kvgate.core.world import Pool
@@ -17,8 +17,8 @@ from kvgate.edge.nodes import LOOPBACK, NETWORK_NAMESPACE, NodeView
 from kvgate.edge.objects import Objects
 from kvgate.edge.observe import label_keys, placed
 from kvgate.probe.asked import further_steps
-from kvgate.probe.identities import identified
-from kvgate.probe.plan import LinkTest, SweepPlan, plan_paths
+from kvgate.probe.identities import identified, tools
+from kvgate.probe.plan import LinkTest, SweepPlan, plan_phases
 from kvgate.probe.results import Setting, read_logs
 from kvgate_probe.wire import DATA_PORTS
 
@@ -63,6 +63,7 @@ class LocalSweep:
             measured_at=received_at,
             in_use=step.in_use,
             nodes=identified((placed(node, label_keys(pool.spec)) for node in nodes), read.interfaces),
+            tools=tools(read.samples),
             problems=(*walked.problems, *read.problems),
         )
 
@@ -87,7 +88,7 @@ def _plan(pool: Pool, step: Measure, nodes: Sequence[NodeView]) -> SweepPlan:
         paced_bits_per_second=round(min(paces) * 8) if paces else None,
         further=further_steps(probe),
     )
-    return plan_paths(step.run_id, pool.uid, step.paths, test, Phase.ISOLATED, step.at_once)
+    return plan_phases(step, pool.uid, test, probe.phases)
 
 
 def _hosts(nodes: Sequence[NodeView], port: int) -> tuple[Host, ...]:

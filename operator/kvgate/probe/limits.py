@@ -34,10 +34,12 @@ def within(rounds: Rounds, at_once: AtOnce) -> Rounds:
 
 
 def _edges(path: Path, at_once: AtOnce) -> Iterator[tuple[int, str]]:
-    """The places whose edge the path crosses, each with the limit that it counts for."""
+    """The places that the path loads, each with the limit that it counts for."""
     for number, limit in enumerate(at_once.places):
         ends = limit.places.get(path.source, ""), limit.places.get(path.destination, "")
-        if ends[0] != ends[1]:
+        if limit.inside:
+            yield from ((number, place) for place in dict.fromkeys(ends))
+        elif ends[0] != ends[1]:
             yield from ((number, place) for place in ends if place)
 
 

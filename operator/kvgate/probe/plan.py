@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from itertools import product
 
 from kvgate.api.words import Phase
 from kvgate.core.at_once import UNLIMITED, AtOnce
 from kvgate.core.evidence import Path
-from kvgate.probe.colouring import in_order, rounds_of
+from kvgate.core.steps import Measure
+from kvgate.probe.colouring import Rounds, in_order, rounds_of
 from kvgate.probe.limits import within
 from kvgate_probe.wire import Pair, Schedule, Step
+
+MOST_ROUNDS_ALONE = 16
+"""Rounds of the phase Isolated in a sweep of both phases."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +63,52 @@ def plan_sweep(
 def plan_paths(
     run_id: str, pool_uid: str, paths: Iterable[Path], test: LinkTest, phase: Phase, at_once: AtOnce = UNLIMITED
 ) -> SweepPlan:
-    """Each of these paths once, in as few rounds as the limits allow; their order changes nothing."""
+    """Each of these paths once, in as few rounds as the limits allow; their order changes nothing. Rounds wait for
+    each other where something says what may run at once."""
     every = in_order(set(paths))
     rounds = within(rounds_of(every), at_once)
-    schedule = Schedule(
+    schedule = _schedule(run_id, pool_uid, rounds, test, phase)
+    ordered = at_once != UNLIMITED or phase is Phase.CONCURRENT
+    return SweepPlan(replace(schedule, in_order=ordered), _between_nodes(every))
+
+
+def plan_phases(step: Measure, pool_uid: str, test: LinkTest, phases: Collection[Phase]) -> SweepPlan:
+    """The sweep that the step means, in the phases that are asked for.
+
+    Of both: all paths at once, as many as the limits allow, in the rounds at the end; and before them a sample alone,
+    which is all of them where MOST_ROUNDS_ALONE suffice for that, and another one in each sweep otherwise.
+    """
+    if len(set(phases)) == 1:
+        return plan_paths(step.run_id, pool_uid, step.paths, test, next(iter(phases)), step.at_once)
+    every = in_order(set(step.paths))
+    beside = within(rounds_of(every), step.at_once)
+    alone = _alone(beside, step)
+    schedule = _schedule(step.run_id, pool_uid, (*alone, *beside), test, Phase.ISOLATED)
+    both = replace(schedule, in_order=True, beside=(Phase.CONCURRENT.value, len(beside)))
+    return SweepPlan(both, _between_nodes(every))
+
+
+def _alone(beside: Rounds, step: Measure) -> Rounds:
+    """Whole rounds of the other phase, for only a path that was measured alone too says who shares what; of a round
+    that is too large a part. Those that hold what failed come first."""
+    turn = step.number % max(1, len(beside))
+    turned = sorted((*beside[turn:], *beside[:turn]), key=step.apart.first.isdisjoint)
+    chosen: tuple[Path, ...] = ()
+    for paths in turned:
+        wanted = (*chosen, *sorted(paths, key=lambda path: path not in step.apart.first))
+        if len(within((wanted,), step.apart.at_once)) > MOST_ROUNDS_ALONE:
+            chosen = chosen or wanted
+            break
+        chosen = wanted
+    return within((chosen,), step.apart.at_once)[:MOST_ROUNDS_ALONE]
+
+
+def _between_nodes(paths: Iterable[Path]) -> tuple[Path, ...]:
+    return tuple(path for path in paths if not path.same_node)
+
+
+def _schedule(run_id: str, pool_uid: str, rounds: Rounds, test: LinkTest, phase: Phase) -> Schedule:
+    return Schedule(
         run_id=run_id,
         pool_uid=pool_uid,
         tool=test.tool,
@@ -75,8 +121,4 @@ def plan_paths(
         paced_bits_per_second=test.paced_bits_per_second,
         most_bytes=test.most_bytes,
         further=test.further,
-    )
-    return SweepPlan(
-        schedule=schedule,
-        paths=tuple(path for path in every if not path.same_node),
     )
