@@ -1,4 +1,4 @@
-"""Builds Kubernetes, etcd, kind and the pause container from Go modules, once per version and set of flags."""
+"""Builds Kubernetes, etcd, kind, Helm and the pause container from Go modules, once per version and set of flags."""
 
 import os
 import re
@@ -50,6 +50,18 @@ def _kubernetes_linker_flags() -> str:
     return " ".join(["-s -w", *(f"-X {name}={value}" for name, value in values.items())])
 
 
+def _helm_linker_flags() -> str:
+    """Helm's own version, and the version of Kubernetes that it takes for a chart's where it asks no cluster."""
+    stated = re.search(r"^require helm\.sh/helm/v3 (v\S+)$", (GOBINS / "helm/go.mod").read_text(), re.MULTILINE)
+    assert stated is not None, "tests/gobins/helm/go.mod requires no helm.sh/helm/v3"
+    major, minor, _ = kubernetes_version().removeprefix("v").split(".")
+    values = {"helm.sh/helm/v3/internal/version.version": stated[1]}
+    for package in ("lint/rules", "chartutil"):
+        place = f"helm.sh/helm/v3/pkg/{package}"
+        values |= {f"{place}.k8sVersionMajor": major, f"{place}.k8sVersionMinor": minor}
+    return " ".join(["-s -w", *(f"-X {name}={value}" for name, value in values.items())])
+
+
 KUBERNETES_NAMES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet")
 MODULES = (
     GoModule("etcd", {"etcd": "go.etcd.io/etcd/server/v3"}),
@@ -59,6 +71,7 @@ MODULES = (
         _kubernetes_linker_flags(),
     ),
     GoModule("kind", {"kind": "sigs.k8s.io/kind"}),
+    GoModule("helm", {"helm": "helm.sh/helm/v3/cmd/helm"}, _helm_linker_flags()),
     GoModule("pause", {"pause": "."}, "-s -w"),
 )
 

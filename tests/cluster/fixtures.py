@@ -22,11 +22,13 @@ CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-sche
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build what the selected tests need before the first of them starts, outside any test's timeout."""
     asked = {name for item in session.items for name in getattr(item, "fixturenames", ())}
-    if session.config.option.collectonly or not asked & {"control_plane", "cluster"}:
+    if session.config.option.collectonly or not asked & {"control_plane", "plane", "cluster", "helm"}:
         return
     with suppress(CannotRunError):  # the fixture says it again, to the tests that it concerns
         for name in CONTROL_PLANE:
             binary(name)
+        if "helm" in asked:
+            binary("helm")
         if "cluster" in asked:
             binary("kubelet")
             images.debian_layer()
@@ -37,14 +39,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[Access]:
     """etcd, kube-apiserver, kube-controller-manager and kube-scheduler on loopback; no node, no root needed."""
-    with _state() as ledger:
+    with fresh_state() as ledger:
         yield start_control_plane(ledger, LOOPBACK)
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """A control plane of its own and three nodes, n1 and n2 on links of 1000 Mbit/s and n3 on one of 200."""
-    with _state() as ledger:
+    with fresh_state() as ledger:
         yield start_cluster(ledger)
 
 
@@ -55,7 +57,7 @@ def operator_archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def _state() -> Iterator[Ledger]:
+def fresh_state() -> Iterator[Ledger]:
     """A fresh state directory, cleared at the end of the run, at Ctrl-C and at SIGTERM, or by the next run."""
     leftovers.clear_abandoned()
     ledger = Ledger.open(states() / f"t{secrets.token_hex(3)}")
