@@ -17,7 +17,7 @@ SAMPLES = sorted(path for path in (ROOT / "manifests" / "samples").glob("*.yaml"
 
 @pytest.fixture(scope="module")
 def installed(control_plane: Access) -> Access:
-    control_plane.kubectl("apply", "-k", ROOT / "manifests", check=True)
+    control_plane.kubectl("apply", "-k", ROOT / "manifests" / "core", check=True)
     waited = ("wait", "--for=condition=Established", "--timeout=30s")
     control_plane.kubectl(
         *waited, *(f"crd/{yaml.safe_load(text)['metadata']['name']}" for text in render().values()), check=True
@@ -42,8 +42,8 @@ def test_there_are_samples_of_a_pool_and_an_approval() -> None:
 
 @pytest.mark.api
 def test_kustomize_reads_nothing_outside_its_roots_and_a_plain_directory_works_too(installed: Access) -> None:
-    again = installed.kubectl("apply", "-k", ROOT / "manifests", check=True).stdout
-    assert again.count("unchanged") == len(again.splitlines()) == 17
+    again = installed.kubectl("apply", "-k", ROOT / "manifests" / "core", check=True).stdout
+    assert again.count("unchanged") == len(again.splitlines()) == 18
     plain = installed.kubectl("apply", "--dry-run=server", "-f", ROOT / "crds", check=True).stdout
     assert len(plain.splitlines()) == 4
 
@@ -59,12 +59,13 @@ def test_the_server_accepts_a_sample(installed: Access, path: Path) -> None:
 @pytest.mark.parametrize(
     ("role", "verb", "resource", "allowed"),
     [
-        ("edit", "create", "inferencepools.kvgate.dev", True),
+        ("edit", "create", "inferencepools.kvgate.dev", False),
         ("edit", "get", "gateapprovals.kvgate.dev", True),
         ("edit", "create", "gateapprovals.kvgate.dev", False),
         ("edit", "patch", "inferencepools.kvgate.dev/status", False),
         ("edit", "create", "fabricreports.kvgate.dev", False),
-        ("admin", "create", "inferencepools.kvgate.dev", True),
+        ("admin", "create", "inferencepools.kvgate.dev", False),
+        ("admin", "get", "inferencepools.kvgate.dev", True),
         ("admin", "create", "gateapprovals.kvgate.dev", False),
         ("admin", "update", "gateapprovals.kvgate.dev", False),
         ("edit", "create", "benchmarkreports.kvgate.dev", False),
@@ -76,6 +77,18 @@ def test_the_server_accepts_a_sample(installed: Access, path: Path) -> None:
         ("kvgate-approver", "update", "gateapprovals.kvgate.dev", False),
         ("kvgate-approver", "get", "inferencepools.kvgate.dev", True),
         ("kvgate-approver", "create", "inferencepools.kvgate.dev", False),
+        ("kvgate-approver", "patch", "inferencepools.kvgate.dev", False),
+        ("kvgate-pool-editor", "create", "inferencepools.kvgate.dev", True),
+        ("kvgate-pool-editor", "delete", "inferencepools.kvgate.dev", True),
+        ("kvgate-pool-editor", "create", "gateapprovals.kvgate.dev", False),
+        ("kvgate-pool-editor", "update", "inferencepools.kvgate.dev/status", False),
+        ("kvgate-pool-editor", "create", "fabricreports.kvgate.dev", False),
+        ("kvgate-network", "patch", "inferencepools.kvgate.dev", True),
+        ("kvgate-network", "update", "inferencepools.kvgate.dev", False),
+        ("kvgate-network", "list", "fabricreports.kvgate.dev", True),
+        ("kvgate-network", "create", "fabricreports.kvgate.dev", False),
+        ("kvgate-network", "create", "gateapprovals.kvgate.dev", False),
+        ("kvgate-network", "patch", "dynamographdeployments.nvidia.com", False),
     ],
 )
 def test_who_edits_a_namespace_cannot_approve_in_it(

@@ -48,7 +48,7 @@ class PodOperator:
         kustomization = {
             "apiVersion": "kustomize.config.k8s.io/v1beta1",
             "kind": "Kustomization",
-            "resources": [os.path.relpath(ROOT / "manifests", directory.resolve())],
+            "resources": [os.path.relpath(ROOT / "manifests" / "core", directory.resolve())],
             "images": [{"name": "kvgate-operator", "newName": REPOSITORY, "newTag": TAG}],
             "patches": [{"path": "api-server.yaml"}],
         }

@@ -56,7 +56,7 @@ class Stage:
 
     def install(self) -> None:
         """As docs/operating.md says, but for the operator's own pod: the operator is a process here."""
-        self.access.kubectl("apply", "-k", ROOT / "manifests", check=True)
+        self.access.kubectl("apply", "-k", ROOT / "manifests" / "core", check=True)
         self.access.kubectl("scale", "deployment", "--all", "--replicas=0", "-n", SYSTEM, check=True)
         self.access.wait_established(POOL, APPROVAL, REPORT, AB_REPORT)
         self._load_foreign_crds()

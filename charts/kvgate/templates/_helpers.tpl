@@ -15,3 +15,12 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
   name: kvgate-operator
   namespace: {{ .Release.Namespace }}
 {{- end }}
+
+{{/* Of the one object pair that is the cluster's also where namespaces are named: each release then has its own. */}}
+{{- define "kvgate.clusterName" -}}
+{{- if .Values.watchNamespaces -}}
+kvgate-operator-nodes-{{ .Release.Namespace }}
+{{- else -}}
+kvgate-operator-cluster
+{{- end -}}
+{{- end }}

@@ -60,17 +60,22 @@ def test_the_chart_refuses(values: dict[str, Any]) -> None:
 def test_with_namespaces_the_role_is_bound_in_these_alone_and_the_operator_told() -> None:
     found = rendered(watchNamespaces=["a", "b"])
     bindings = {
-        (d["kind"], d["metadata"].get("namespace"), d["roleRef"]["name"])
+        (d["kind"], d["metadata"].get("namespace"), d["roleRef"]["kind"], d["roleRef"]["name"])
         for d in found
-        if d["kind"].endswith("Binding")
+        if d["kind"].endswith("RoleBinding")
     }
 
     assert bindings == {
-        ("RoleBinding", "a", "kvgate-operator"),
-        ("RoleBinding", "b", "kvgate-operator"),
-        ("RoleBinding", LEASE_NAMESPACE, "kvgate-operator-lease"),
-        ("ClusterRoleBinding", None, "kvgate-operator-cluster"),
+        ("RoleBinding", "a", "Role", "kvgate-operator"),
+        ("RoleBinding", "b", "Role", "kvgate-operator"),
+        ("RoleBinding", LEASE_NAMESPACE, "Role", "kvgate-operator-lease"),
+        ("ClusterRoleBinding", None, "ClusterRole", f"kvgate-operator-nodes-{NAMESPACE}"),
     }
+    named = by_name(found)
+    everywhere = by_name(base())["ClusterRole /kvgate-operator"]["rules"]
+    assert named["Role a/kvgate-operator"]["rules"] == named["Role b/kvgate-operator"]["rules"] == everywhere
+    nodes = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]}]
+    assert named[f"ClusterRole /kvgate-operator-nodes-{NAMESPACE}"]["rules"] == nodes
     args = one(found, "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"]
     assert args[-2:] == ["--namespace=a", "--namespace=b"]
 
@@ -98,6 +103,25 @@ def test_what_the_chart_is_given_reaches_the_pod() -> None:
     assert isinstance(read, Settings)
     assert read.probe.image == "r.example.com/p:1"
     assert not any(d["metadata"]["name"] == "kvgate-viewer" for d in found)
+
+
+@pytest.mark.parametrize("version", [f"1.{minor}" for minor in range(30, 35)])
+def test_whatever_is_switched_on_is_valid_for_each_kubernetes_that_the_chart_names(version: str) -> None:
+    switches = {"enabled": True, "servingNamespaces": ["serving"], "metricsFrom": [{"podSelector": {}}]}
+    found = [d for values in ({}, {"watchNamespaces": ["a"]}) for d in rendered(networkPolicy=switches, **values)]
+
+    assert {"NetworkPolicy", "ValidatingAdmissionPolicy", "Role", "Deployment"} <= {d["kind"] for d in found}
+    for document in found:
+        if document["kind"] != "CustomResourceDefinition":
+            kubernetes_validate.validate(document, version, strict=True)
+
+
+def test_the_policies_name_the_operator_of_the_release() -> None:
+    with helm.Chart.load(CHART) as chart:
+        text = "".join(chart.render(values={}, name="kvgate", namespace="elsewhere").values())
+
+    assert "'system:serviceaccount:elsewhere:kvgate-operator'" in text
+    assert "kvgate-system" not in text
 
 
 @pytest.mark.api

@@ -111,7 +111,7 @@ def test_the_operator_may_not_what_it_need_not() -> None:
 
 @pytest.mark.api
 def test_the_pod_is_admitted_where_pod_security_is_restricted(control_plane: Access) -> None:
-    control_plane.kubectl("apply", "-k", ROOT / "manifests", check=True)
+    control_plane.kubectl("apply", "-k", ROOT / "manifests" / "core", check=True)
     template = one(base(), "Deployment")["spec"]["template"]
     pod = {
         "apiVersion": "v1",

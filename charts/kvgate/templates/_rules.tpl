@@ -1,11 +1,5 @@
-# What the operator may do in a namespace that it serves. No secrets, no exec, no deletion of anybody's workload.
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata:
-  name: kvgate-operator
-  labels:
-    {{- include "kvgate.labels" . | nindent 4 }}
-rules:
+{{/* What the operator may do in a namespace that it serves. No secrets, no exec, no deletion of anybody's workload. */}}
+{{- define "kvgate.rules" -}}
 # Pools are read; only their status and, in Enforce, one finalizer are written.
 - apiGroups: [kvgate.dev]
   resources: [inferencepools]
@@ -47,22 +41,4 @@ rules:
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]
----
-# What it must see of the cluster as a whole, whichever namespaces it serves.
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata:
-  name: kvgate-operator-cluster
-  labels:
-    {{- include "kvgate.labels" . | nindent 4 }}
-rules:
-- apiGroups: [""]
-  resources: [nodes]
-  verbs: [get, list, watch]
-# Which kinds and namespaces there are, so that a CRD that is installed later is noticed.
-- apiGroups: [apiextensions.k8s.io]
-  resources: [customresourcedefinitions]
-  verbs: [list, watch]
-- apiGroups: [""]
-  resources: [namespaces]
-  verbs: [list, watch]
+{{- end }}
