@@ -9,7 +9,9 @@ import contextlib
 import ipaddress
 import os
 import shutil
+import subprocess
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from kvgate_probe.budget import Allowance
@@ -73,7 +75,8 @@ class IbReadBw:
         command = (*self.command(address.port, allowance.seconds), address.host)
         limit = allowance.seconds + self.overhead_seconds
         done = await patiently(lambda: ran("ib_read_bw", command, {}, limit))
-        return replace(done, seconds=allowance.seconds)
+        said = f"{version(self.program)}{done.document}" if done.document else ""
+        return replace(done, seconds=allowance.seconds, document=said)
 
     def command(self, port: int, seconds: float) -> tuple[str, ...]:
         """The same at both ends, but for the server's address."""
@@ -84,6 +87,17 @@ class IbReadBw:
         index = () if chosen is None or chosen.gid_index is None else ("-x", str(chosen.gid_index))
         bound = ("--bind_source_ip", self.bind) if self.bind else ()
         return (*asked, "-p", str(port), *where, *index, *bound)
+
+
+@cache
+def version(program: str) -> str:
+    """The line in which perftest says its version, "" where it does not: its results do not tell."""
+    try:
+        asked = subprocess.run((program, "--version"), capture_output=True, check=False, timeout=10)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    lines = asked.stdout.decode("ascii", "replace").splitlines()
+    return next((f"{line.strip()}\n" for line in lines if line.strip().startswith("Version:")), "")
 
 
 def rdma_port(devices: Path = DEVICES) -> RdmaPort | None:

@@ -124,7 +124,7 @@ def test_beyond_max_paths_a_sample_covers_every_node_in_both_directions() -> Non
     step = measure(wide())
     assert step is not None
     assert len(step.paths) == 20
-    assert step.in_use == 64
+    assert step.in_use == len({*WIDE.paths, *step.paths}) > 64, "what was not in use takes no place of what was"
     names = {*WIDE.prefill, *WIDE.decode}
     assert {path.source for path in step.paths} == {path.destination for path in step.paths} == names
 

@@ -9,7 +9,7 @@ import pytest
 
 from kvgate.api.words import Capability, Outcome
 from kvgate.core import evidence_criteria as criteria
-from kvgate.core.evidence import Evidence, FailureKind, NodeIdentity, Sample
+from kvgate.core.evidence import Evidence, FailureKind, NodeIdentity, Path, Sample
 from kvgate.core.judging import Case
 from kvgate.core.standing import changes
 from kvgate.core.verdicts import judge
@@ -28,7 +28,7 @@ from tests.core.cases import (
     path,
 )
 
-WHO = NodeIdentity("d1", "uid", "boot", "6.18", "mlx5_core 24.10", "22.43", 9000, (("zone", "a"),))
+WHO = NodeIdentity("d1", "uid", "boot", "6.18", "mlx5_core 24.10", "22.43", 9000, (("zone", "a"),), "probe@sha256:old")
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,8 @@ WHO = NodeIdentity("d1", "uid", "boot", "6.18", "mlx5_core 24.10", "22.43", 9000
         pytest.param("firmware", "22.44", "has another firmware on its interface", id="another firmware"),
         pytest.param("mtu", 1500, "has another MTU on its interface", id="another MTU"),
         pytest.param("labels", (("zone", "b"),), "stands elsewhere by its labels", id="moved to another zone"),
+        pytest.param("image", "probe@sha256:new", "was measured by another probe image", id="another probe image"),
+        pytest.param("image", "", "", id="an image that nobody tells now"),
         pytest.param("driver", "", "", id="a driver that nobody tells now"),
         pytest.param("mtu", None, "", id="an MTU that nobody tells now"),
         pytest.param("labels", (), "", id="labels that nobody tells now"),
@@ -197,6 +199,25 @@ def test_a_driver_that_the_newer_sweep_found_voids_the_older_numbers_of_that_nod
     then = dataclasses.replace(WHOLE, nodes=with_driver("mlx5_core 24.10"))
     now = dataclasses.replace(PART, nodes=with_driver("mlx5_core 25.01"))
     assert over(now, then).unanswered == (path("p1→d2"),)
+
+
+@pytest.mark.parametrize(
+    ("version", "now", "left"),
+    [
+        pytest.param("iperf 3.12", "iperf 3.12", (), id="the same version"),
+        pytest.param("iperf 3.12", "iperf 3.17", PATHS[1:3], id="another version, of the paths that it measured"),
+        pytest.param("iperf 3.12", "", (), id="a version that nobody tells now"),
+        pytest.param("", "iperf 3.17", (), id="a version that was not told then"),
+    ],
+)
+def test_another_version_of_a_tool_takes_the_numbers_of_the_paths_that_the_old_one_measured(
+    version: str, now: str, left: tuple[Path, ...]
+) -> None:
+    then = tuple(
+        dataclasses.replace(one, tool_version=version if one.path in PATHS[1:3] else now) for one in WHOLE.samples
+    )
+    part = dataclasses.replace(PART, samples=tuple(dataclasses.replace(one, tool_version=now) for one in PART.samples))
+    assert over(part, dataclasses.replace(WHOLE, samples=then)).unanswered == left
 
 
 def test_beyond_max_paths_a_sample_covers_and_the_verdict_says_so() -> None:

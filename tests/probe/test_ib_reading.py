@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -12,7 +13,9 @@ from hypothesis import strategies as st
 from kvgate.core.evidence import Failure, FailureKind
 from kvgate.probe.ib_reading import read_ib
 from kvgate.probe.measured import Accepted, Expected
+from kvgate_probe.budget import Allowance
 from kvgate_probe.ib_tool import IbReadBw, RdmaPort, rdma_port
+from kvgate_probe.peers import Address
 from kvgate_probe.wire import Role, Step, Trouble
 
 EXPECTED = Expected("10.0.0.1", 5.0, 1, piece_bytes=65_536)
@@ -50,6 +53,27 @@ def test_the_average_counts_in_the_unit_that_it_names(text: str, rate: float) ->
     assert outcome.numbers.bytes_per_second == pytest.approx(rate)
     assert outcome.numbers.bytes_received == 65_536 * 929_300
     assert outcome.transport == "rdma"
+
+
+@pytest.mark.parametrize("text", [GIGABITS, json.dumps(REPORT)], ids=["text", "JSON"])
+def test_the_version_is_that_of_the_line_before_the_result(text: str) -> None:
+    outcome = read_ib(f"Version: 6.20\n{text}", EXPECTED)
+    assert isinstance(outcome, Accepted), outcome
+    assert (outcome.version, outcome.numbers.bytes_received) == ("perftest 6.20", 65_536 * 929_300)
+
+
+def test_the_walker_has_the_tool_say_its_version_before_its_result(tmp_path: Path) -> None:
+    """A script plays ib_read_bw: `--version` and a result, as perftest prints them."""
+    program = tmp_path / "ib_read_bw"
+    program.write_text(
+        f"#!/bin/sh\nif [ \"$1\" = --version ]; then echo 'Version: 6.20'; exit; fi\ncat <<E\n{GIGABITS}E\n"
+    )
+    program.chmod(0o755)
+    tool = IbReadBw(Step("ib_read_bw", 1, 5.0, piece_bytes=65_536), program=str(program), devices=tmp_path)
+    ran = asyncio.run(tool.run(Address("10.0.0.1", 5202), Allowance(5.0)))
+    outcome = read_ib(ran.document, EXPECTED)
+    assert isinstance(outcome, Accepted), outcome
+    assert outcome.version == "perftest 6.20"
 
 
 @pytest.mark.parametrize(

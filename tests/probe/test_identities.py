@@ -21,7 +21,8 @@ def test_the_last_record_of_a_node_tells_its_interface() -> None:
 
 def test_a_node_keeps_who_it_is_and_gains_what_was_seen() -> None:
     nodes = (NodeIdentity("p1", "uid", "boot", "6.18", labels=(("zone", "a"),)), NodeIdentity("p2", "uid-2"))
-    assert identified(nodes, {"p1": Interface("mlx5_core", "22.43", 9000)}) == (
-        NodeIdentity("p1", "uid", "boot", "6.18", "mlx5_core", "22.43", 9000, (("zone", "a"),)),
+    seen = {"p1": Interface("mlx5_core", "22.43", 9000)}
+    assert identified(nodes, seen, {"p1": "probe@sha256:a"}) == (
+        NodeIdentity("p1", "uid", "boot", "6.18", "mlx5_core", "22.43", 9000, (("zone", "a"),), "probe@sha256:a"),
         nodes[1],
     )

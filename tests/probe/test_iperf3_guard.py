@@ -303,6 +303,15 @@ def test_omitted_intervals_do_not_count_as_a_stall() -> None:
     assert accepted(text_of(with_intervals([0.0] * 10 + [9e10] * 10, omitted=10, document=finished(9e10))))
 
 
+def test_the_version_and_the_round_trip_under_load_come_with_the_number() -> None:
+    document = finished()
+    for one in document["end"]["streams"]:
+        one["sender"]["mean_rtt"] = 2500
+    outcome = accepted(text_of(document))
+    assert outcome.version == document["start"]["version"]
+    assert outcome.numbers.loaded_round_trip_seconds == 0.0025
+
+
 def warmed_up(version: str) -> str:
     document = with_intervals([3e9] * 2 + [9e10] * 10, omitted=2, document=finished(9e10))
     document["start"]["test_start"]["omit"] = 2

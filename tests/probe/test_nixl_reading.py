@@ -41,6 +41,7 @@ def test_a_whole_result_is_read_with_its_lanes_and_sums() -> None:
     assert outcome.numbers.bytes_per_second == pytest.approx(335_544_320 / 3.0891)
     assert (outcome.transport, outcome.lanes, outcome.sums_equal) == ("tcp", ("tcp/eth0",), True)
     assert outcome.set_up_seconds == 0.4
+    assert outcome.version == "nixl-cu12 1.5.1"
 
 
 @pytest.mark.parametrize(

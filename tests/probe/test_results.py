@@ -11,6 +11,7 @@ import pytest
 
 from kvgate.api.words import Phase
 from kvgate.core.evidence import Failure, FailureKind, Path, Sample
+from kvgate.probe.identities import tools
 from kvgate.probe.plan import LinkTest, plan_sweep
 from kvgate.probe.results import MOST_PROBLEMS, Elsewhere, Reading, Setting, read_logs
 from kvgate_probe.wire import Pair, Result, Role, Schedule, Summary, Trouble, encode_result, encode_summary
@@ -81,6 +82,16 @@ def test_two_good_ends_make_one_number() -> None:
     assert (sample.tool, sample.operation, sample.transport) == ("iperf3", "tcp-stream", "tcp")
     assert sample.measured_at == NOW
     assert sample.notes == ()
+
+
+def test_a_sample_tells_the_tools_version_and_both_round_trips() -> None:
+    document = finished()
+    for one in document["end"]["streams"]:
+        one["sender"]["mean_rtt"] = 2500
+    sample = only_sample(read(log(record(document=text_of(document), round_trip_seconds=0.0002))))
+    assert sample.tool_version == document["start"]["version"] != ""
+    assert (sample.round_trip_seconds, sample.loaded_round_trip_seconds) == (0.0002, 0.0025)
+    assert tools([sample]) == (f"iperf3: {sample.tool_version}",)
 
 
 def test_without_the_destinations_record_the_number_says_so() -> None:

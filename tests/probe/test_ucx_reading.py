@@ -40,6 +40,14 @@ def test_the_last_row_counts_in_bytes_by_pieces_and_time() -> None:
     assert (outcome.transport, outcome.lanes, outcome.sums_equal) == (TCP, ("tcp/eth0",), None)
 
 
+def test_the_version_is_the_one_that_the_log_names() -> None:
+    named = read_ucx(f"{HEADER}{LOG}Version 1.13.1 (loaded from /lib/libucp.so.0)\n{LANES}{ROWS}", EXPECTED)
+    silent = read_ucx(GOOD, EXPECTED)
+    assert isinstance(named, Accepted)
+    assert isinstance(silent, Accepted)
+    assert (named.version, silent.version) == ("UCX 1.13.1", "")
+
+
 def test_the_header_says_which_column_is_which() -> None:
     other = read_ucx(f"iterations,overall_bw,overall_lat\n{LANES}10353,107.75,290.027\n", EXPECTED)
     assert isinstance(other, Accepted)

@@ -83,6 +83,8 @@ class Sample:
     `mtu` (bytes) is the smaller of the two interfaces'. `round_trip_seconds` is of small packets just before the test,
     `set_up_seconds` from the start of the tool to its first measured transfer. `lanes` are the transport's own words
     for what carried the bytes, `sums_equal` whether the data arrived as they were, None where the tool does not check.
+    `loaded_round_trip_seconds` is the mean that the sender's kernel saw while the test ran. `tool_version` is what the
+    tool says that it is, "" where it does not.
     `starved` says which end did not get the processor that it asked for: the path may carry more than the number says.
     """
 
@@ -115,6 +117,8 @@ class Sample:
     ip_version: int | None = None
     round_trip_seconds: float | None = None
     set_up_seconds: float | None = None
+    loaded_round_trip_seconds: float | None = None
+    tool_version: str = ""
     lanes: tuple[str, ...] = ()
     sums_equal: bool | None = None
     starved: str = ""
@@ -129,7 +133,8 @@ class Sample:
 class NodeIdentity:
     """Who a node was when it was measured; its paths' evidence dies with any of these. Empty where it was not told.
 
-    `driver`, `firmware` and `mtu` (bytes) are those of the interface that was measured. `labels` are those that say
+    `driver`, `firmware` and `mtu` (bytes) are those of the interface that was measured, `image` the digest of the image
+    that measured there. `labels` are those that say
     where the node stands.
     """
 
@@ -141,6 +146,7 @@ class NodeIdentity:
     firmware: str = ""
     mtu: int | None = None
     labels: tuple[tuple[str, str], ...] = ()
+    image: str = ""
 
 
 @dataclass(frozen=True)
@@ -160,7 +166,8 @@ class Uplink:
 class Evidence:
     """The whole outcome of one sweep.
 
-    `image` is the digest of the image that measured, `tools` each tool with its version, where they are known. `copied`
+    `image` is the digest of the image that measured on all nodes, `tools` each tool with its version, where they are
+    known. `copied`
     says, by node, what the probes had from the workers that they stood for.
     """
 

@@ -37,22 +37,23 @@ def standing(
     """What counts of these sweeps for paths between these nodes at a moment, `dies[0]`, when each lives `dies[1]`.
 
     A path counts by the newest sweep that meant to measure it alone, also where that gave no number, or counts no more.
-    Older sweeps, the newer first, fill in what newer ones left out: while they live, and for nodes that are still what
-    they were.
+    Older sweeps, the newer first, fill in what newer ones left out: while they live, for nodes that are still what they
+    were, and where they were measured by the same versions of the tools.
     """
     now, samples, planned, since = tuple(nodes), list(newest.samples), list(newest.planned), newest.measured_at
     changed = changes(newest.nodes, now)
-    made = _tests(newest)
+    made, versions = _tests(newest), _versions(newest)
     missing, tries = set(paths).difference(newest.planned), dict[Path, int]()
     for sweep in older:
         left, missing = missing, missing.difference(sweep.planned)
         if not _alike(sweep, newest, made) or dies[0] >= later(sweep.measured_at, dies[1]):
             continue
         gone = changes(sweep.nodes, now).keys() | changes(sweep.nodes, newest.nodes).keys()
-        filled = {path for path in left.intersection(sweep.planned) if not touches(path, gone)}
+        other = _by_another_version(sweep, versions)
+        filled = {path for path in left.intersection(sweep.planned) if path not in other and not touches(path, gone)}
         samples += [sample for sample in sweep.samples if sample.path in filled]
         for sample in sweep.samples:
-            if not touches(sample.path, gone):
+            if sample.path not in other and not touches(sample.path, gone):
                 tries[sample.path] = tries.get(sample.path, 0) + 1
         planned, since = [*planned, *sorted(filled)], sweep.measured_at if filled else since
     sound = tuple(sample for sample in samples if not touches(sample.path, changed)) if changed else tuple(samples)
@@ -70,6 +71,21 @@ def _alike(older: Evidence, newer: Evidence, made: frozenset[_Test]) -> bool:
 
 def _tests(sweep: Evidence) -> frozenset[_Test]:
     return frozenset((s.layer, s.tool, s.operation, s.streams, s.phase) for s in sweep.samples)
+
+
+def _versions(sweep: Evidence) -> Mapping[str, frozenset[str]]:
+    """Of each tool that says so, the versions by which it was used: more than one where hosts differ."""
+    told = {(sample.tool, sample.tool_version) for sample in sweep.samples if sample.tool_version}
+    return {tool: frozenset(version for name, version in told if name == tool) for tool, _ in told}
+
+
+def _by_another_version(older: Evidence, versions: Mapping[str, frozenset[str]]) -> frozenset[Path]:
+    """Its paths that were measured by a version of a tool that the newest sweep knows of, and did not use."""
+    return frozenset(
+        sample.path
+        for sample in older.samples
+        if sample.tool_version and sample.tool_version not in versions.get(sample.tool, {sample.tool_version})
+    )
 
 
 def touches(path: Path, nodes: Iterable[str]) -> bool:
@@ -97,5 +113,7 @@ def _changed(then: NodeIdentity, now: NodeIdentity) -> str:
     if any(places[key] != here[key] for key in places.keys() & here.keys()):
         return "stands elsewhere by its labels"
     known = ((then.driver, now.driver, "driver"), (then.firmware, now.firmware, "firmware"), (then.mtu, now.mtu, "MTU"))
+    if then.image and now.image and then.image != now.image:
+        return "was measured by another probe image"
     differs = (what for before, after, what in known if before and after and before != after)
     return next((f"has another {what} on its interface" for what in differs), "")

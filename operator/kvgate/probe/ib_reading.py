@@ -17,6 +17,7 @@ LEAST_ITERATIONS = 16
 MEBIBYTE, GIGABIT = 1 << 20, 1e9 / 8
 """What perftest means by MB/sec, and by Gb/sec, in bytes."""
 _UNIT = re.compile(r"BW average\[(MB|Gb|MiB)/sec\]")
+_VERSION = re.compile(r"\s*Version: *([0-9][0-9A-Za-z.+-]{0,30})[^\n]*\n")
 _DEVICE = re.compile(r"^\s*Device\s*:\s*([\w.-]{1,64})\s*$", re.MULTILINE)
 _ERRORS: tuple[tuple[str, FailureKind, str], ...] = (
     ("couldn't connect", FailureKind.CONNECT_REFUSED, "nothing listened at the source"),
@@ -32,15 +33,22 @@ _ERRORS: tuple[tuple[str, FailureKind, str], ...] = (
 def read_ib(text: str, expected: Expected) -> Accepted | Failure:
     """Never raises. A rate without its unit is none."""
     try:
-        size, iterations, per_second = _json(text) if text.lstrip().startswith("{") else _table(text)
+        version, told = _version(text)
+        size, iterations, per_second = _json(told) if told.lstrip().startswith("{") else _table(told)
         _check(size, iterations, per_second, expected)
         moved = size * iterations
         lanes = tuple(f"rc/{device}" for device in _DEVICE.findall(text)[:1])
-        return Accepted(Numbers(moved, moved / per_second, per_second), Flows(), "", RDMA, lanes)
+        return Accepted(Numbers(moved, moved / per_second, per_second), Flows(), "", RDMA, lanes, version=version)
     except Refused as refused:
         return refused.failure
     except WireError as error:
         return Failure(FailureKind.UNREADABLE, f"not a finished ib_read_bw result: {error}")
+
+
+def _version(text: str) -> tuple[str, str]:
+    """What the walker had it say of itself, on a line before its result; and the result."""
+    found = _VERSION.match(text)
+    return (f"perftest {found[1]}", text[found.end() :]) if found else ("", text)
 
 
 def _check(size: int, iterations: int, per_second: float, expected: Expected) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from kvgate.core.evidence import NodeIdentity
+from kvgate.core.evidence import NodeIdentity, Sample
 from kvgate.probe.ends import LOOPBACK
 from kvgate_probe.wire import Result
+
+_UNKNOWN: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -26,10 +28,17 @@ def interfaces(results: Iterable[Result]) -> Mapping[str, Interface]:
     return {node: Interface(end.driver, end.firmware, end.mtu) for node, end in last.items()}
 
 
-def identified(nodes: Iterable[NodeIdentity], seen: Mapping[str, Interface]) -> tuple[NodeIdentity, ...]:
-    """The nodes, with what was seen of their interfaces."""
-    return tuple(_with(node, seen.get(node.name, Interface())) for node in nodes)
+def identified(
+    nodes: Iterable[NodeIdentity], seen: Mapping[str, Interface], images: Mapping[str, str] = _UNKNOWN
+) -> tuple[NodeIdentity, ...]:
+    """The nodes, with what was seen of their interfaces, and the digests of the images that measured there."""
+    return tuple(_with(node, seen.get(node.name, Interface()), images.get(node.name, "")) for node in nodes)
 
 
-def _with(node: NodeIdentity, seen: Interface) -> NodeIdentity:
-    return replace(node, driver=seen.driver, firmware=seen.firmware, mtu=seen.mtu)
+def _with(node: NodeIdentity, seen: Interface, image: str) -> NodeIdentity:
+    return replace(node, driver=seen.driver, firmware=seen.firmware, mtu=seen.mtu, image=image)
+
+
+def tools(samples: Iterable[Sample]) -> tuple[str, ...]:
+    """Each tool with the versions by which it was used, as far as it tells."""
+    return tuple(sorted({f"{sample.tool}: {sample.tool_version}" for sample in samples if sample.tool_version}))

@@ -10,7 +10,7 @@ from kvgate.core.text import rate
 from kvgate.probe.flows import flows_of
 from kvgate.probe.iperf3_result import read_numbers
 from kvgate.probe.iperf3_text import Refused, read_document
-from kvgate.probe.measured import Accepted, Expected, Numbers
+from kvgate.probe.measured import Accepted, Expected, Numbers, version_in
 from kvgate_probe.fields import Fields, WireError
 
 MIN_SECONDS = 0.95
@@ -30,7 +30,8 @@ def guard(text: str, expected: Expected) -> Accepted | Failure:
             check(fields, expected)
         numbers = read_numbers(fields, exact)
         _check_numbers(numbers, expected)
-        return Accepted(numbers, flows_of(fields), fields.within("start").text("cookie"))
+        start = fields.within("start")
+        return Accepted(numbers, flows_of(fields), start.text("cookie"), version=version_in(start.text("version")))
     except Refused as refused:
         return refused.failure
     except WireError as error:

@@ -10,6 +10,12 @@ from kvgate.probe.flows import Flows
 from kvgate_probe.wire import Role
 
 MOST_CHARACTERS_OF_A_LANE = 100
+MOST_CHARACTERS_OF_A_VERSION = 64
+
+
+def version_in(text: str) -> str:
+    """A tool's own word for its version, in plain characters; "" where it is none."""
+    return text if text.isascii() and text.isprintable() and len(text) <= MOST_CHARACTERS_OF_A_VERSION else ""
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,7 @@ class Accepted:
 
     `cookie` is what both ends' documents of one test share, "" where the tool has none. `transport` is what carried the
     bytes, and `lanes` what the transport's own log says of it. `sums_equal` is None for a tool that checks no data.
+    `version` is the tool's own word for what it is, "" where its text does not say.
     """
 
     numbers: Numbers
@@ -70,6 +77,7 @@ class Accepted:
     lanes: tuple[str, ...] = ()
     sums_equal: bool | None = None
     set_up_seconds: float | None = None
+    version: str = ""
 
 
 @dataclass(frozen=True)

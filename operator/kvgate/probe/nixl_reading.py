@@ -7,8 +7,8 @@ from kvgate.core.text import rate
 from kvgate.probe.flows import Flows
 from kvgate.probe.iperf3_errors import quoted
 from kvgate.probe.iperf3_text import Refused
-from kvgate.probe.measured import Accepted, Expected, Numbers
-from kvgate.probe.ucx_reading import checked_transport, lanes_of
+from kvgate.probe.measured import Accepted, Expected, Numbers, version_in
+from kvgate.probe.ucx_reading import checked_transport, lanes_of, version_of
 from kvgate_probe.fields import Fields, WireError
 from kvgate_probe.nixl_pair import MARK
 
@@ -23,7 +23,16 @@ def read_nixl(text: str, expected: Expected) -> Accepted | Failure:
         numbers = _numbers(told, expected)
         lanes = lanes_of(text)
         set_up = told.maybe_number("setUpSeconds", above=-1)
-        return Accepted(numbers, Flows(), "", checked_transport(lanes), lanes, sums_equal=True, set_up_seconds=set_up)
+        return Accepted(
+            numbers,
+            Flows(),
+            "",
+            checked_transport(lanes),
+            lanes,
+            sums_equal=True,
+            set_up_seconds=set_up,
+            version=version_in(", ".join(filter(None, (told.text(MARK), version_of(text))))),
+        )
     except Refused as refused:
         return refused.failure
     except WireError as error:

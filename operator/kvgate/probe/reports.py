@@ -163,6 +163,7 @@ def _samples_in(body: Body) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 def _node_in(row: dict[str, Any]) -> NodeIdentity:
     _number(row.get("mtu"))
+    _text(row.get("image", ""))
     labels = tuple((_text(key), _text(value)) for key, value in row.get("labels", ()))
     return NodeIdentity(**row | {"labels": labels})
 
@@ -177,9 +178,9 @@ _NUMBERS = (
 
 _LATER_NUMBERS = (
     "bytes_sent", "slot", "line_rate_bytes_per_second", "mtu", "segment_bytes", "ip_version", "round_trip_seconds",
-    "set_up_seconds",
+    "set_up_seconds", "loaded_round_trip_seconds",
 )  # fmt: skip
-_LATER_TEXTS = ("congestion", "starved")
+_LATER_TEXTS = ("congestion", "starved", "tool_version")
 """What reports of earlier versions lack."""
 
 

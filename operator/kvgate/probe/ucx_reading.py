@@ -22,6 +22,7 @@ TCP, RDMA, SHARED_MEMORY = "tcp", "rdma", "shared memory"
 _ITERATIONS, _MICROSECONDS, _RATE = "iterations", "overall_lat", "overall_bw"
 _THREAD = re.compile(r"^(\[thread \d+\]|Final: *)")
 _LANES = re.compile(r"(?<![a-z_])(rma|rma_am)\(([^)]*)\)")
+_VERSION = re.compile(r"UCX  INFO  Version ([0-9][0-9A-Za-z.+-]{0,30}) ")
 _SHARED = ("sysv", "posix", "cma", "knem", "xpmem", "self")
 _ERRORS: tuple[tuple[str, FailureKind, str], ...] = (
     ("not available", FailureKind.TOOL_FAILED, "the network device that UCX_NET_DEVICES names is not there"),
@@ -44,7 +45,7 @@ def read_ucx(text: str, expected: Expected) -> Accepted | Failure:
             raise _nothing(text, lanes, expected)
         numbers = _numbers(text, rows[-1], expected)
         _check_rate(numbers, rows[-1][2], expected)
-        return Accepted(numbers, Flows(), "", checked_transport(lanes), lanes)
+        return Accepted(numbers, Flows(), "", checked_transport(lanes), lanes, version=version_of(text))
     except Refused as refused:
         return refused.failure
 
@@ -86,6 +87,12 @@ def lanes_of(text: str) -> tuple[str, ...]:
     """The lanes that carry remote reads, by UCX's own log; those of active messages say nothing of them."""
     found = {kind: inner.split() for line in text.splitlines() if "cfg" in line for kind, inner in _LANES.findall(line)}
     return tuple(lane[:MOST_CHARACTERS_OF_A_LANE] for lane in found.get("rma") or found.get("rma_am") or [])
+
+
+def version_of(text: str) -> str:
+    """UCX's own version, by its log; "" where that does not tell it."""
+    found = _VERSION.search(text)
+    return f"UCX {found[1]}" if found else ""
 
 
 def transport_of(lanes: tuple[str, ...]) -> str:

@@ -21,7 +21,7 @@ from kvgate.edge.cluster.refusals import AlreadyExists, ClusterError, Conflict, 
 from kvgate.edge.cluster.sweeps import look, paths_of, stored_schedule
 from kvgate.edge.cluster.walkers import address_of, controller_of, is_owned, network_of
 from kvgate.edge.errors import MeasureError
-from kvgate.probe.identities import identified
+from kvgate.probe.identities import identified, tools
 from kvgate.probe.indexes import report_name
 from kvgate.probe.jobs import (
     BOOT,
@@ -77,9 +77,14 @@ def gather(
         planned=planned,
         samples=read.samples,
         measured_at=received_at,
-        in_use=sum(not path.same_node for path in world.nodes.paths),
-        nodes=identified((node for node in as_begun if node.name in used), read.interfaces),
+        in_use=len({*planned, *(path for path in world.nodes.paths if not path.same_node)}),
+        nodes=identified(
+            (node for node in as_begun if node.name in used),
+            read.interfaces,
+            {node: image_of([pod]) for node, pod in known.items()},
+        ),
         image=image_of(known.values()),
+        tools=tools(read.samples),
         problems=(*_troubles(world, step), *rebooted, *problems, *read.problems),
         copied=copied_by(seen.jobs, recorded),
     )
