@@ -97,6 +97,22 @@ def test_the_block_size(field: str, value: object, read: int | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("named", "kept"),
+    [
+        pytest.param("e418acd8f2eb2fb1", 16436076887877038000, id="above 63 bits it keeps 53 of them"),
+        pytest.param("ffffffffffffffff", 2**64, id="the largest is rounded beyond 64 bits"),
+        pytest.param("fe9e5e4bc91fa", INSTANCE, id="a small one is the same in both"),
+    ],
+)
+def test_an_id_that_the_api_server_rounds_is_taken_from_its_key(named: str, kept: int) -> None:
+    document = real()
+    (key, entry), *_ = document["spec"]["data"]["model_cards"].items()
+    document["spec"]["data"]["model_cards"] = {f"{key.rpartition('/')[0]}/{named}": entry}
+    entry["instance_id"] = kept
+    assert read_metadata(document).cards[0].instance == int(named, 16)
+
+
+@pytest.mark.parametrize(
     ("value", "read"),
     [
         pytest.param(2**64 - 1, 2**64 - 1, id="the largest"),

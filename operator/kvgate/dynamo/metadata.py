@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kvgate.dynamo.document import Document, at, mapping, mappings, sequence, text, whole
@@ -11,6 +13,9 @@ WORKER_METADATA_KIND = "DynamoWorkerMetadata"
 WORKER_METADATA_VERSION = f"{GROUP}/v1alpha1"
 KV_EVENTS = "kv-events"
 _LARGEST_ID = 2**64
+_LARGEST_KEPT_ID = 2**63
+_HEX_ID = re.compile("[0-9a-f]{1,16}")
+Ids = Mapping[float, int]
 
 
 @dataclass(frozen=True, order=True)
@@ -96,15 +101,15 @@ class WorkerMetadata:
 def read_metadata(document: object) -> WorkerMetadata:
     """The facts of a DynamoWorkerMetadata; whatever is absent or of another shape reads as nothing. Never raises."""
     metadata, data = mapping(at(document, "metadata")), at(document, "spec", "data")
-    owner = _pod(metadata)
+    owner, ids = _pod(metadata), _named(data)
     return WorkerMetadata(
         name=text(metadata.get("name")),
         namespace=text(metadata.get("namespace")),
         pod=text(owner.get("name")),
         pod_uid=text(owner.get("uid")),
-        cards=tuple(_card(entry) for entry in _entries(data, "model_cards", "Model")),
-        sources=tuple(_source(entry) for entry in _entries(data, "event_sources", "EventSource")),
-        channels=tuple(_channel(entry) for entry in _entries(data, "event_channels", "EventChannel")),
+        cards=tuple(_card(entry, ids) for entry in _entries(data, "model_cards", "Model")),
+        sources=tuple(_source(entry, ids) for entry in _entries(data, "event_sources", "EventSource")),
+        channels=tuple(_channel(entry, ids) for entry in _entries(data, "event_channels", "EventChannel")),
     )
 
 
@@ -121,11 +126,11 @@ def _entries(data: object, section: str, kind: str) -> tuple[Document, ...]:
     return tuple(entry for _, entry in sorted(named, key=lambda pair: pair[0]) if entry.get("type") == kind)
 
 
-def _card(entry: Document) -> ModelCard:
+def _card(entry: Document, ids: Ids) -> ModelCard:
     card = mapping(entry.get("card_json"))
     runtime = mapping(card.get("runtime_config"))
     return ModelCard(
-        instance=_identity(entry.get("instance_id")),
+        instance=_identity(entry.get("instance_id"), ids),
         endpoint=_endpoint(entry, "endpoint"),
         name=text(card.get("display_name")),
         worker_type=text(card.get("worker_type")),
@@ -137,24 +142,24 @@ def _card(entry: Document) -> ModelCard:
     )
 
 
-def _source(entry: Document) -> EventSource:
+def _source(entry: Document, ids: Ids) -> EventSource:
     worker = mapping(at(entry, "metadata", "worker"))
     return EventSource(
         topic=text(entry.get("topic")),
         endpoint=_scope(entry),
-        publisher=_identity(entry.get("publisher_id")),
-        worker=_identity(worker.get("worker_id")),
+        publisher=_identity(entry.get("publisher_id"), ids),
+        worker=_identity(worker.get("worker_id"), ids),
         rank=whole(worker.get("dp_rank")),
     )
 
 
-def _channel(entry: Document) -> EventChannel:
+def _channel(entry: Document, ids: Ids) -> EventChannel:
     transport = mapping(entry.get("transport"))
     zmq = text(transport.get("kind")).lower() == "zmq"
     return EventChannel(
         topic=text(entry.get("topic")),
         endpoint=_scope(entry),
-        publisher=_identity(entry.get("instance_id")),
+        publisher=_identity(entry.get("instance_id"), ids),
         address=text(at(transport, "config", "endpoint")) if zmq else "",
     )
 
@@ -176,10 +181,18 @@ def _flag(value: object) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def _identity(value: object) -> int | None:
-    """Dynamo's instance and publisher ids are whole numbers of 64 bits."""
+def _named(data: object) -> Ids:
+    """The ids that the keys of the sections end with, in hexadecimal, by what a reader of JSON may make of them."""
+    tails = (str(key).rpartition("/")[2] for section in mapping(data).values() for key in mapping(section))
+    return {float(number): number for tail in tails if _HEX_ID.fullmatch(tail) for number in [int(tail, 16)]}
+
+
+def _identity(value: object, ids: Ids) -> int | None:
+    """Dynamo's instance and publisher ids are whole numbers of 64 bits. The API server rounds those above 63 bits,
+    and the key has them whole."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 20:
         value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool):
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _LARGEST_ID:
         return None
-    return value if 0 <= value < _LARGEST_ID else None
+    exact = ids.get(float(value), value) if value >= _LARGEST_KEPT_ID else value
+    return exact if exact < _LARGEST_ID else None
