@@ -278,14 +278,25 @@ class BenchmarkRun(Wire):
     """Only this Job's log is evidence."""
 
 
+AuditWords = Annotated[tuple[Annotated[str, Field(max_length=1024)], ...], Field(max_length=32)]
+
+
 class HistoryEntry(Wire):
-    """One thing that kvgate did."""
+    """One thing that kvgate did, and what it rested on."""
 
     time: Stamp
     action: str
     capability: Capability
     reason: str
     plan_hash: str = ""
+    actor: str = ""
+    """Who stands behind it: kvgate, with the approver of the plan, or the hand that took the field."""
+    inputs: AuditWords = ()
+    """What went in: a name, and a digest or the object that holds it."""
+    findings: AuditWords = ()
+    """Criterion, outcome and reason of each finding; those that do not pass first."""
+    patch: AuditWords = ()
+    """What was written: component/env=value."""
 
 
 class AgreedAnswer(Wire):

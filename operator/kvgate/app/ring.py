@@ -55,13 +55,15 @@ def look(ground: Ground, key: str, clock: Clock) -> Turn:
     return Turn(pool, world, decision, now)
 
 
-def turn(ground: Ground, key: str, clock: Clock) -> Turn:
-    """One turn. What is meant stands in the status before any step, so that a death in between loses nothing.
+def turn(ground: Ground, key: str, clock: Clock, told: Callable[[Turn], None] = lambda _: None) -> Turn:
+    """One turn. What is meant stands in the status before any step, so that a death in between loses nothing; `told`
+    hears of it then.
 
     A step that fails keeps no other from being tried: a patch that is refused ends no sweep. The first failure is
     raised in the end, with the time within which what is watched is to be looked at again.
     """
     seen = look(ground, key, clock)
+    told(seen)
     failed: list[EdgeError] = []
     for step in seen.decision.steps:
         try:

@@ -8,6 +8,7 @@ from datetime import datetime
 from kvgate.api.status import MonitoringStatus, Operation, PoolStatus
 from kvgate.api.words import Capability
 from kvgate.core import statuses
+from kvgate.core.audit import decided
 from kvgate.core.benchmarking import LOOK_AGAIN_SECONDS as BENCHMARKING_SECONDS
 from kvgate.core.benchmarking import Benchmarking, benchmarking
 from kvgate.core.conditions import TABLE, Turn, stamped
@@ -20,7 +21,7 @@ from kvgate.core.leaving import guarded
 from kvgate.core.memory import of_this_target
 from kvgate.core.monitoring_memory import monitored, remembering
 from kvgate.core.operations import Ledger, settle
-from kvgate.core.steps import AskWorkers, Collect, Decision, Line, Prepare, Step, Verify
+from kvgate.core.steps import AskWorkers, Collect, Decided, Decision, Line, Prepare, Step, Verify
 from kvgate.core.sweeping import next_sweep_in, requested
 from kvgate.core.switching import Held, Move
 from kvgate.core.target import TargetView
@@ -53,7 +54,13 @@ def decide(pool: Pool, world: World, now: datetime) -> Decision:
     line = sweep.wait.line if sweep.wait else Line.NOWHERE
     guard = guarded(case, judged, ledger, steps)
     status, within = _status(turn, sweep, ab, heard), _watched_within(turn)
-    return Decision(guard, status, _requeue_after(turn, sweep), line, within)
+    return Decision(guard, status, _requeue_after(turn, sweep), line, within, _audit(turn, status, guard))
+
+
+def _audit(turn: Turn, status: PoolStatus, steps: tuple[Step, ...]) -> tuple[Decided, ...]:
+    after = zip(turn.judged, status.capabilities, strict=True)
+    found = (decided(turn.case, entry, told, steps) for entry, told in after)
+    return tuple(one for one in found if one is not None)
 
 
 def _status(turn: Turn, sweep: Sweeping, ab: Benchmarking, heard: Listens) -> PoolStatus:

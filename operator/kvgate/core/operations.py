@@ -9,6 +9,7 @@ from datetime import datetime
 from kvgate.api.status import BaselineEntry, HistoryEntry, Operation
 from kvgate.api.words import Capability, Mode
 from kvgate.core import memory
+from kvgate.core.audit import recorded
 from kvgate.core.drift import overwritten, removed
 from kvgate.core.judged import Judged
 from kvgate.core.judging import Case
@@ -145,8 +146,9 @@ def _noted(case: Case, judged: Judged, ledger: Ledger, action: Action, reason: s
     entry = HistoryEntry(
         time=case.now, action=action, capability=judged.capability, reason=reason, plan_hash=judged.plan_hash
     )
-    recorded = ledger.recorded | {judged.capability}
-    return replace(ledger, history=memory.with_entry(ledger.history, entry), recorded=recorded)
+    settled = ledger.recorded | {judged.capability}
+    history = memory.with_entry(ledger.history, recorded(case, judged, entry))
+    return replace(ledger, history=history, recorded=settled)
 
 
 def _without_baseline(judged: Judged, ledger: Ledger) -> Ledger:

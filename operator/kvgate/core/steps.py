@@ -184,6 +184,27 @@ class Line(StrEnum):
 
 
 @dataclass(frozen=True)
+class Decided:
+    """One capability after a turn that decided something about it: what changed, and what it rested on.
+
+    `patch` holds component/env=value of what is to be written now; empty where nothing is.
+    """
+
+    capability: Capability
+    outcome: str
+    decisive: str
+    held_by: str
+    enabled: bool
+    plan_hash: str
+    approval: str
+    actor: str
+    operation: str
+    inputs: tuple[str, ...]
+    findings: tuple[str, ...]
+    patch: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Decision:
     """What to do, what to write, when to look again at the latest, and whether to call this pool when a sweep ends."""
 
@@ -193,6 +214,8 @@ class Decision:
     line: Line = Line.NOWHERE
     watched_within_seconds: float = math.inf
     """How long what is watched may go unlooked at, though a step fails and is tried ever less often."""
+    audit: tuple[Decided, ...] = ()
+    """What was decided anew in this turn, one for each capability at most."""
 
     @property
     def patches(self) -> tuple[Enable | Revert, ...]:

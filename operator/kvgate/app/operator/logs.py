@@ -62,7 +62,7 @@ def _kinds(error: BaseException | None) -> str:
     return ": ".join(dict.fromkeys(found))
 
 
-def say(level: int, message: str, **fields: str | float) -> None:
+def say(level: int, message: str, **fields: str | float | list[str]) -> None:
     """One line; `message` is always one of our own sentences, and what varies is a field."""
     LOGGER.log(level, message, extra={_FIELDS: fields})
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from kvgate.app.operator.auditing import audited
 from kvgate.app.operator.backoff import backoff_seconds
 from kvgate.app.operator.leadership import NotLeadingError
 from kvgate.app.operator.line import WaitingLine
@@ -81,7 +82,7 @@ class Workers:
         office = self._office
         began = office.monotonic()
         try:
-            done = turn(office.ground, key, office.clock)
+            done = turn(office.ground, key, office.clock, audited)
         except NotLeadingError:
             return Next(0.0)
         except PoolGoneError:

@@ -16,7 +16,7 @@ from kvgate.api.status import CapabilityStatus
 from kvgate.api.words import ApprovalState, Capability, Outcome
 from kvgate.app.output import printable
 from kvgate.app.people.explain import print_asked
-from kvgate.app.people.states import accepted, condition, current
+from kvgate.app.people.states import accepted, condition, current, enabled
 from kvgate.core import text
 from kvgate.core.approvals import LONGEST_LIFE
 from kvgate.core.asked import asked
@@ -62,9 +62,11 @@ def waiting(pool: Pool, wish: Wish) -> CapabilityStatus:
 
 
 def _answered(pool: Pool, entry: CapabilityStatus, wish: Wish) -> bool:
-    """Something Inconclusive may wait for its name where the plan itself does not."""
+    """What is on and could not be verified may wait for a reason to be accepted, though its plan is approved."""
     settled = entry.approval.state in {ApprovalState.VALID, ApprovalState.NOT_REQUIRED}
-    return settled and not wish.accepts and entry.outcome is Outcome.PASS
+    told = condition(pool.status, enabled(entry.name))
+    doubted = told is not None and told.reason == "VerificationInconclusive" and bool(wish.accepts)
+    return settled and not doubted and entry.outcome is Outcome.PASS
 
 
 def _state(entry: CapabilityStatus) -> str:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
 
 import click
 
+from kvgate.api.quantities import PositiveDecimal, PositiveDuration, Quantity, Throughput
 from kvgate.api.words import Capability
 from kvgate.app.helping import Command
+from kvgate.app.output import printable
 from kvgate.app.people import approve as approving
+from kvgate.app.people import simulate as simulating
+from kvgate.app.people.audit import transitions
+from kvgate.app.people.checklist import Facts, readiness
 from kvgate.app.people.cluster import Cluster, cluster_flags
 from kvgate.app.people.explain import condition_of, print_condition
 from kvgate.app.people.states import passed
@@ -18,6 +25,7 @@ from kvgate.app.terminal import console, errors
 from kvgate.edge.errors import EdgeError
 
 NOT_PASSED, FINE = 1, 0
+_COUNT, _FILE = click.IntRange(1, 1 << 30), click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command(cls=Command, examples=("kubectl kvgate status -A", "kubectl kvgate status qwen3 -n serving"))
@@ -151,6 +159,94 @@ def resume(pool: str, cluster: Cluster) -> int:
     return _rest(pool, cluster, suspended=False)
 
 
+@click.command(
+    cls=Command,
+    examples=(
+        "kubectl kvgate simulate --throughput 25GB/s --prompt 8000",
+        "kubectl kvgate simulate --throughput 10Gbit/s --prompt 3000 --prompt 8000 --model config.json --budget 1s",
+    ),
+)
+@click.option("--throughput", required=True, help="What one path carries, with its unit: 25GB/s, 200Gbit/s.")
+@click.option("--prompt", "prompts", required=True, multiple=True, type=_COUNT, help="Tokens; may be said again.")
+@click.option("--model", type=_FILE, help="The model's config.json. [Qwen/Qwen3-0.6B's]")
+@click.option("--kv-bytes", type=_COUNT, help="Bytes of KV cache per token, instead of --model.")
+@click.option("--block-tokens", type=_COUNT, default=16, show_default=True, help="The engine's block size.")
+@click.option("--decode-tp", type=_COUNT, default=1, show_default=True, help="Ranks of a decode worker.")
+@click.option("--budget", default="200ms", show_default=True, help="The most that may be added.")
+@click.option("--requests", help="Requests per second at the peak: adds the wait for a busy path.")
+@click.option("--nodes", type=_COUNT, default=1, show_default=True, help="Nodes of each side, with --requests.")
+@click.option("--prefill-rate", type=_COUNT, help="Tokens per second of a prefill worker: adds the break-even.")
+def simulate(  # noqa: PLR0913
+    throughput: str,
+    prompts: tuple[int, ...],
+    model: Path | None,
+    *,
+    kv_bytes: int | None,
+    block_tokens: int,
+    decode_tp: int,
+    budget: str,
+    requests: str | None,
+    nodes: int,
+    prefill_rate: int | None,
+) -> int:
+    """Estimate offline what a split would add to the time to first token.
+
+    By the formulas of the gate, for a fabric that nobody measured. Exits 0 when every prompt size fits the budget,
+    1 when one does not.
+    """
+    if model is not None and kv_bytes is not None:
+        raise click.UsageError("--model and --kv-bytes both say how large the KV cache is: give one of them")
+    peak = _quantity("--requests", PositiveDecimal, requests) if requests is not None else None
+    rate = _quantity("--throughput", Throughput, throughput)
+    fabric = simulating.Fabric(rate, peak, prefill_nodes=nodes, decode_nodes=nodes)
+    size = simulating.Model(kv_bytes, model, block_tokens, decode_tp)
+    asked = simulating.Question(prompts, _quantity("--budget", PositiveDuration, budget), prefill_rate)
+    return FINE if simulating.simulate(fabric, size, asked, console()) else NOT_PASSED
+
+
+Q = TypeVar("Q", bound=Quantity)
+
+
+def _quantity(flag: str, kind: type[Q], written: str) -> Q:
+    try:
+        return kind.parse(written)
+    except ValueError as error:
+        raise click.UsageError(f"{flag} {error}") from error
+
+
+@click.command(cls=Command, examples=("kubectl kvgate checklist qwen3 -n serving > readiness.md",))
+@click.argument("pool")
+@cluster_flags
+def checklist(pool: str, cluster: Cluster) -> int:
+    """Print a readiness list for a review, as Markdown.
+
+    What was measured and what was not, on which class of fabric, approvals, when a rollback was tried, and where the
+    runbook stands: to attach to a change request. Exits 0 when every gated capability passes, 1 when one does not.
+    """
+    at = cluster.place()
+    found = at.desk.pool(at.namespace, pool)
+    facts = Facts(found, at.desk.approvals(found), at.desk.fabric_class(found), _now())
+    click.echo("\n".join(readiness(facts)))
+    return FINE if passed(found) else NOT_PASSED
+
+
+@click.command(cls=Command, examples=("kubectl kvgate audit qwen3 -n serving",))
+@click.argument("pool")
+@click.option("--all", "everything", is_flag=True, help="All transitions that the status keeps, not the last alone.")
+@cluster_flags
+def audit(pool: str, cluster: Cluster, *, everything: bool) -> int:
+    """Explain the last transition in plain words.
+
+    From status.history, the approvals, and the Events that the cluster still keeps.
+    """
+    at = cluster.place()
+    found = at.desk.pool(at.namespace, pool)
+    told = transitions(found, at.desk.approvals(found), at.desk.events(found))
+    for number, story in enumerate(told if everything else told[:1]):
+        click.echo("\n" * bool(number) + "\n".join(printable(line) for line in story))
+    return FINE
+
+
 def _rest(pool: str, cluster: Cluster, *, suspended: bool) -> int:
     at = cluster.place()
     found = at.desk.pool(at.namespace, pool)
@@ -171,5 +267,5 @@ def _called() -> str:
     return click.get_current_context().find_root().command_path
 
 
-LOOKING = (status, explain)
+LOOKING = (status, explain, audit, checklist, simulate)
 ACTING = (approve, measure, suspend, resume)

@@ -8,8 +8,8 @@ from datetime import datetime
 from rich.console import Console
 from rich.text import Text
 
-from kvgate.api.status import FabricStatus, LayerStatus
-from kvgate.api.words import ApprovalState, Capability, ConditionType
+from kvgate.api.status import CapabilityStatus, FabricStatus, LayerStatus
+from kvgate.api.words import ApprovalState, Capability, ConditionType, Outcome
 from kvgate.app.output import printable, section
 from kvgate.app.people.reasons import NOBODY, of_condition
 from kvgate.app.people.states import NOT_GATED, State, age, condition, current, states, urgent
@@ -124,7 +124,15 @@ def _next(pool: Pool, command: str) -> Iterable[str]:
     """What the reader may type, and what the pages say to do."""
     for entry, state in zip(pool.status.capabilities, states(pool), strict=True):
         where = f"-n {pool.namespace} {pool.name}"
-        if entry.held_by == "Approval" and entry.approval.state is not ApprovalState.VALID and entry.plan_hash:
-            yield f"{command} approve {where} --capability {entry.name} --reason '…'"
+        if _approvable(entry):
+            accepts = "".join(f" --accept {word}" for word in entry.inconclusive)
+            yield f"{command} approve {where} --capability {entry.name} --reason '…'{accepts}"
         elif state.who != NOBODY:
             yield f"{state.who}: {state.next}" if state.next else f"{command} explain {where} {state.condition}"
+
+
+def _approvable(entry: CapabilityStatus) -> bool:
+    """Whether an approval, and nothing else that is wrong, is what it waits for."""
+    given = {ApprovalState.VALID, ApprovalState.NOT_REQUIRED}
+    settled = entry.outcome in {Outcome.PASS, Outcome.INCONCLUSIVE} and bool(entry.plan_hash)
+    return settled and not entry.enabled and entry.approval.state not in given
