@@ -18,16 +18,10 @@ from kvgate_probe.fields import WireError
 from kvgate_probe.partners import Patience
 from kvgate_probe.peers import PeersFile
 from kvgate_probe.records import Trip
+from kvgate_probe.summary import Summary, encode_summary
 from kvgate_probe.tools import TOOLS, tools_of
 from kvgate_probe.walker import Walker
-from kvgate_probe.wire import (
-    Result,
-    Schedule,
-    Summary,
-    decode_schedule,
-    encode_result,
-    encode_summary,
-)
+from kvgate_probe.wire import Result, Schedule, decode_schedule, encode_result
 
 CANNOT_WALK, USAGE, TERMINATED = 1, 2, 143
 

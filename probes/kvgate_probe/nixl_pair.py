@@ -119,7 +119,7 @@ def run(
 ) -> dict[str, Any]:
     side = Side(f"initiator-{os.getpid()}", piece_bytes, filled=operation == WRITE)
     size = side.pieces * piece_bytes
-    with _connected(host, port) as sock:
+    with connected(host, port) as sock:
         talk = Talk(sock)
         talk.say(side.agent.get_agent_metadata())
         told, metadata = talk.hear()
@@ -128,13 +128,13 @@ def run(
         local = side.agent.get_xfer_descs(side.descs, "DRAM")
         remote = side.agent.get_xfer_descs([tuple(desc) for desc in told["descs"]], "DRAM")
         handle = side.agent.initialize_xfer(operation, local, remote, told["name"])
-        first = _once(side, handle)
+        first = once(side, handle)
         until_first = time.perf_counter() - wired
         sums = _arrived(side, talk, operation, told["digest"])
         room = None if most_bytes is None else most_bytes - 2 * size
         moved, took, slowest = _repeated(side, handle, size, seconds, room)
         _forget(side, talk, operation)
-        _once(side, handle)
+        once(side, handle)
         sums = sums and _arrived(side, talk, operation, told["digest"])
     return {
         MARK: version(),
@@ -152,7 +152,7 @@ def run(
 
 
 @contextlib.contextmanager
-def _connected(host: str, port: int) -> Iterator[socket.socket]:
+def connected(host: str, port: int) -> Iterator[socket.socket]:
     """The other end may need a while to load the library."""
     until = time.monotonic() + CONNECT_SECONDS
     while True:
@@ -167,7 +167,7 @@ def _connected(host: str, port: int) -> Iterator[socket.socket]:
         yield sock
 
 
-def _once(side: Side, handle: Any) -> float:
+def once(side: Side, handle: Any) -> float:
     """Seconds of one transfer of all pieces. Raises RuntimeError where NIXL says that it failed, or falls silent."""
     began = time.perf_counter()
     state = side.agent.transfer(handle)
@@ -183,7 +183,7 @@ def _once(side: Side, handle: Any) -> float:
 def _repeated(side: Side, handle: Any, size: int, seconds: float, most: int | None) -> tuple[int, float, float]:
     moved, took, slowest = 0, 0.0, 0.0
     while took < seconds and (most is None or moved + size <= most):
-        one = _once(side, handle)
+        one = once(side, handle)
         moved, took, slowest = moved + size, took + one, max(slowest, one)
     return moved, took, slowest
 

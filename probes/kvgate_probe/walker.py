@@ -20,8 +20,9 @@ from kvgate_probe.order import Order
 from kvgate_probe.partners import Partner, Patience
 from kvgate_probe.peers import Address, Peers
 from kvgate_probe.records import Records, Trip, is_source
+from kvgate_probe.summary import Summary
 from kvgate_probe.tool import Ran, Serving, Tool
-from kvgate_probe.wire import Result, Role, Summary, Test, Trouble
+from kvgate_probe.wire import Result, Role, Test, Trouble
 
 FAREWELL_SECONDS = 1.0
 SERVERS_PER_TEST = 8

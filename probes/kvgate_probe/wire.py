@@ -1,4 +1,4 @@
-"""What the operator and the probe say to each other: the schedule, the result lines and the summary, as JSON."""
+"""What the operator and the probe say to each other: the schedule and the result lines, as JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 from hashlib import sha256
 
 from kvgate_probe.fields import Fields, WireError
-from kvgate_probe.rounds import Pair as Pair
+from kvgate_probe.rounds import Pair as Pair  # noqa: PLC0414 - one of the wire's words
 from kvgate_probe.rounds import Rounds
 
 WIRE_VERSION = 1
@@ -23,7 +23,6 @@ PACKED_VERSION = 5
 """Of a schedule with more than PLAIN_PAIRS pairs, whose rounds are packed."""
 PLAIN_PAIRS = 1000
 MAX_DOCUMENT_CHARACTERS = 262_144
-MAX_TERMINATION_BYTES = 4096
 MAX_SECONDS = 3600.0
 MAX_STREAMS = 128
 MAX_PIECE_BYTES = 1 << 30
@@ -219,20 +218,6 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Summary:
-    """What the termination message carries: counts, never a measurement."""
-
-    run_id: str
-    node: str
-    planned: int
-    measured: int
-    troubled: int
-    interrupted: bool
-    seconds: float
-    message: str = ""
-
-
-@dataclass(frozen=True)
 class Unreadable:
     """A line that is no result of ours, and why."""
 
@@ -240,12 +225,12 @@ class Unreadable:
 
 
 def encode_schedule(schedule: Schedule) -> str:
-    return _dump(_schedule_out(schedule, schedule.packed.packed))
+    return dump(_schedule_out(schedule, schedule.packed.packed))
 
 
 def schedule_digest(schedule: Schedule) -> str:
     """SHA-256 in hex: the same for the same schedule, whoever compressed it."""
-    text = _dump(_schedule_out(schedule, lambda: sha256(schedule.packed.raw()).hexdigest()))
+    text = dump(_schedule_out(schedule, lambda: sha256(schedule.packed.raw()).hexdigest()))
     return sha256(text.encode()).hexdigest()
 
 
@@ -351,7 +336,7 @@ def _beside(reader: Fields, rounds: int) -> tuple[str, int]:
 
 def encode_result(result: Result) -> str:
     """One line of JSON, without the line end; a document longer than the limit is cut and so unreadable."""
-    return _dump(
+    return dump(
         {
             "kvgateProbe": WIRE_VERSION,
             "runID": result.run_id,
@@ -400,7 +385,7 @@ def decode_line(text: str) -> Result | Unreadable:
 
 
 def _decode_result(reader: Fields) -> Result:
-    _refuse_unmarked(reader)
+    refuse_unmarked(reader)
     document, trouble = reader.text("document"), reader.maybe_text("trouble")
     if not document and trouble is None:
         raise WireError("the line has neither a document nor a trouble")
@@ -444,51 +429,12 @@ def _load(reader: Fields) -> Load:
     return Load(**{share.name: reader.maybe_number(share.name, above=-1) for share in fields(Load)})
 
 
-def encode_summary(summary: Summary) -> str:
-    """At most MAX_TERMINATION_BYTES bytes, whatever the message."""
-    return _dump(
-        {
-            "kvgateProbe": WIRE_VERSION,
-            "runID": _plain(summary.run_id, 253),
-            "node": _plain(summary.node, 253),
-            "planned": summary.planned,
-            "measured": summary.measured,
-            "troubled": summary.troubled,
-            "interrupted": summary.interrupted,
-            "seconds": round(summary.seconds, 3),
-            "message": _plain(summary.message, 400),
-        }
-    )
-
-
-def decode_summary(text: str) -> Summary | Unreadable:
-    try:
-        reader = Fields.of(text, "summary")
-        _refuse_unmarked(reader)
-        return Summary(
-            run_id=reader.name("runID"),
-            node=reader.name("node"),
-            planned=reader.whole("planned"),
-            measured=reader.whole("measured"),
-            troubled=reader.whole("troubled"),
-            interrupted=reader.flag("interrupted"),
-            seconds=reader.number("seconds"),
-            message=reader.text("message"),
-        )
-    except WireError as error:
-        return Unreadable(str(error))
-
-
-def _refuse_unmarked(reader: Fields) -> None:
+def refuse_unmarked(reader: Fields) -> None:
     if reader.values.get("kvgateProbe") != WIRE_VERSION:
         raise WireError(f"the {reader.what} is not marked kvgateProbe {WIRE_VERSION}")
 
 
-def _plain(text: str, most: int) -> str:
-    return text[:most].encode("ascii", "replace").decode("ascii")
-
-
-def _dump(document: Mapping[str, object]) -> str:
+def dump(document: Mapping[str, object]) -> str:
     return json.dumps(document, separators=(",", ":"), allow_nan=False)
 
 

@@ -4,16 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kvgate_probe.wire import (
-    Pair,
-    Result,
-    Schedule,
-    Summary,
-    Unreadable,
-    decode_line,
-    decode_summary,
-    encode_schedule,
-)
+from kvgate_probe.summary import Summary, decode_summary
+from kvgate_probe.wire import Pair, Result, Schedule, Unreadable, decode_line, encode_schedule
 from tests.cluster.access import Access, Document
 from tests.cluster.images import PROBE_REFERENCE, PROBE_USER
 from tests.cluster.waiting import eventually

@@ -19,9 +19,10 @@ from kvgate_probe.control import Answer, Question, Standing
 from kvgate_probe.partners import Patience
 from kvgate_probe.peers import Address
 from kvgate_probe.records import Trip
+from kvgate_probe.summary import Summary
 from kvgate_probe.tool import Ran, Serving
 from kvgate_probe.walker import Walker
-from kvgate_probe.wire import Result, Role, Schedule, Summary, Trouble
+from kvgate_probe.wire import Result, Role, Schedule, Trouble
 
 T = TypeVar("T")
 REFUSED = '{"error":"unable to connect to server: Connection refused"}'

@@ -14,7 +14,8 @@ from kvgate.core.evidence import Failure, FailureKind, Path, Sample
 from kvgate.probe.identities import tools
 from kvgate.probe.plan import LinkTest, plan_sweep
 from kvgate.probe.results import MOST_PROBLEMS, Elsewhere, Reading, Setting, read_logs
-from kvgate_probe.wire import Pair, Result, Role, Schedule, Summary, Trouble, encode_result, encode_summary
+from kvgate_probe.summary import Summary, encode_summary
+from kvgate_probe.wire import Pair, Result, Role, Schedule, Trouble, encode_result
 from tests.probe.documents import finished, text_of
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

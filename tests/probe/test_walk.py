@@ -27,17 +27,8 @@ from kvgate.probe.results import Reading, Setting, read_logs
 from kvgate_probe.budget import Allowance
 from kvgate_probe.iperf3_tool import Iperf3, error_in
 from kvgate_probe.peers import Address
-from kvgate_probe.wire import (
-    DATA_PORTS,
-    Result,
-    Schedule,
-    Step,
-    Summary,
-    Trouble,
-    decode_line,
-    decode_summary,
-    encode_schedule,
-)
+from kvgate_probe.summary import Summary, decode_summary
+from kvgate_probe.wire import DATA_PORTS, Result, Schedule, Step, Trouble, decode_line, encode_schedule
 from tests import ports
 from tests.processes import commands_in_group
 

@@ -10,21 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvgate_probe.fields import WireError
+from kvgate_probe.summary import MAX_TERMINATION_BYTES, Summary, decode_summary, encode_summary
 from kvgate_probe.wire import (
-    MAX_TERMINATION_BYTES,
     Pair,
     Result,
     Role,
     Schedule,
-    Summary,
     Trouble,
     Unreadable,
     decode_line,
     decode_schedule,
-    decode_summary,
     encode_result,
     encode_schedule,
-    encode_summary,
 )
 
 SCHEDULE: dict[str, Any] = {

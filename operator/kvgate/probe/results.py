@@ -14,7 +14,8 @@ from kvgate.probe.readers import READERS, reader_of
 from kvgate.probe.samples import sample_of
 from kvgate.probe.slots import Place, slots
 from kvgate.probe.ucx_reading import TCP
-from kvgate_probe.wire import Result, Role, Schedule, Step, Summary, Test, Unreadable, decode_line, decode_summary
+from kvgate_probe.summary import Summary, decode_summary
+from kvgate_probe.wire import Result, Role, Schedule, Step, Test, Unreadable, decode_line
 
 MOST_LOG_CHARACTERS = 64 * 1024 * 1024
 MOST_PROBLEMS = 50
