@@ -26,7 +26,7 @@ DUE: dict[str, tuple[Change, str]] = {
     "a person asked": (lambda s: s.but(asked=ASKED), f"asked for by annotation at {ASKED}"),
     "the interval passed": (lambda s: s.later(hours=23.3), "the last sweep is 24 h old, interval is 24h"),
     "the evidence expired": (lambda s: s.later(days=3), "the last sweep is 73 h old, interval is 24h"),
-    "evidence from the future": (lambda s: s.measured(FAST).later(minutes=-5), "the last sweep is"),
+    "evidence from the future": (lambda s: s.measured(FAST).later(minutes=-5), "dated ahead of this clock"),
     "a node joined": (lambda s: s.but(nodes=cases.nodes(decode=("d1", "d2", "d3"))), "does not count: NodeNotCovered"),
     "a node was replaced by one of the same name": (lambda s: s.but(nodes=REPLACED), "does not count: NodeNotCovered"),
     "a node was rebooted": (lambda s: s.but(nodes=REBOOTED), "does not count: NodeNotCovered"),

@@ -50,3 +50,10 @@ def test_superseded(reports: list[FabricReport], keep: int, gone: list[str]) -> 
 def test_parts_are_kept_no_more_than_a_hundred() -> None:
     many = [index(n, n / 10, paths=1) for n in range(150)]
     assert len(superseded(many, 2, TTL)) == 50
+
+
+def test_a_sweep_that_says_it_ended_after_the_one_stored_last_goes_however_new_it_looks() -> None:
+    ahead = [index(0, -0.2), index(1, -0.01), index(2, 0), index(3, 24)]
+    gone = superseded(ahead, 3, TTL, NOW)
+    assert [report.metadata.name for report in gone] == ["run-0"]
+    assert superseded(ahead, 4, TTL) == ()

@@ -8,8 +8,10 @@ from datetime import datetime
 from kvgate.api.status import BaselineEntry, CapabilityStatus, LinkFailed
 from kvgate.api.words import Approval, Capability, DeleteAction, EventLossAction, LossAction, Mode, OnConflict, Outcome
 from kvgate.core import memory
+from kvgate.core.apart import failing
 from kvgate.core.approvals import Plan, Standing, standing
 from kvgate.core.benchmark_criteria import TOPOLOGY_CHANGED, WORKLOAD_CHANGED
+from kvgate.core.clearing import answered
 from kvgate.core.drift import drifted, looping, rests_until
 from kvgate.core.findings import Concern, Verdict
 from kvgate.core.judging import Case
@@ -143,7 +145,8 @@ def _seen_on(stands: Stands, toggle: Toggle | None) -> bool:
 
 
 def _confirmed(case: Case, previous: Case | None, capability: Capability, verdict: Verdict) -> bool:
-    """A failure of the fabric stands once another, earlier sweep failed too; any other failure stands by itself."""
+    """A failure of the fabric stands once another, earlier sweep failed too, and the newest measured what failed both
+    times; any other failure stands by itself."""
     failed = [finding for finding in verdict.findings if finding.outcome is Outcome.FAIL]
     if any(finding.concern not in {Concern.FABRIC, Concern.LOAD} for finding in failed):
         return True
@@ -151,7 +154,9 @@ def _confirmed(case: Case, previous: Case | None, capability: Capability, verdic
         return False
     then, now = previous.evidence, case.evidence
     another = then.run_id != now.run_id and then.measured_at <= now.measured_at
-    return another and judge(previous, capability).outcome is Outcome.FAIL
+    looked = answered(now)
+    seen = not looked.isdisjoint(failing(case)) and not looked.isdisjoint(failing(previous))
+    return another and seen and judge(previous, capability).outcome is Outcome.FAIL
 
 
 def _leaving(case: Case, capability: Capability, stands: Stands, toggle: Toggle | None) -> Ruling:

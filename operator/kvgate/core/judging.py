@@ -110,10 +110,12 @@ class Case:
 
     @property
     def outdated(self) -> FabricStatus | None:
-        """The newer evidence that the last verdict rested on, where it is gone and older evidence is left."""
+        """The newer evidence that the last verdict rested on, where it is gone and older evidence is left; not where it
+        was only dated ahead of the clock."""
         last, now = self.pool.status.fabric, next(iter(self.world.evidence), None)
-        newer = last and last.measured_at and now and last.measured_at > now.measured_at
-        return last if newer else None
+        if last is None or last.measured_at is None or now is None or last.measured_at - self.now > CLOCK_TOLERANCE:
+            return None
+        return last if last.measured_at > now.measured_at else None
 
     @property
     def from_the_future(self) -> bool:

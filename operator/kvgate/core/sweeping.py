@@ -9,6 +9,7 @@ from kvgate.api.status import SweepStatus
 from kvgate.api.words import SweepExtent
 from kvgate.core import text
 from kvgate.core.apart import apart
+from kvgate.core.clearing import NOT_CLEARED, unlooked_once
 from kvgate.core.evidence_criteria import POD_NODES
 from kvgate.core.extent import at_once, chosen, jitter, measurable, sample_of
 from kvgate.core.findings import Finding
@@ -75,11 +76,24 @@ def _reason(case: Case, judged: tuple[Judged, ...]) -> str:
         return f"asked for by annotation at {case.pool.measure_requested_at}"
     if _confirms(judged):
         return "the last sweep failed: a second one confirms it or clears it"
+    return _too_old(case) or _lacking(case, judged)
+
+
+def _too_old(case: Case) -> str:
+    if case.from_the_future:
+        return "the last sweep is dated ahead of this clock"
     age = case.now - _renewed_at(case)
     interval = case.pool.spec.fabric.schedule.interval
-    if age >= interval.delta + jitter(case) or case.from_the_future:
-        return f"the last sweep is {text.span(age.total_seconds())} old, interval is {interval}"
+    if age < interval.delta + jitter(case):
+        return ""
+    return f"the last sweep is {text.span(age.total_seconds())} old, interval is {interval}"
+
+
+def _lacking(case: Case, judged: tuple[Judged, ...]) -> str:
+    """What no evidence tells though a sweep could: of a verification's pods, of nodes, of paths."""
     paired = next((entry.chain.sweep for entry in judged if entry.chain and entry.chain.sweep), "")
+    if (left := unlooked_once(case)) and any(f.reason == NOT_CLEARED for e in judged for f in e.verdict.findings):
+        return f"the last sweep could not look at {len(left)} paths that failed before"
     void = next((f.reason for e in judged for f in e.verdict.findings if _voids(f)), "")
     return paired or (f"the last sweep does not count: {void}" if void else _left_out(case))
 

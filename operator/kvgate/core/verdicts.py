@@ -11,6 +11,7 @@ from kvgate.core import fabric_criteria as beside
 from kvgate.core import split_criteria as split
 from kvgate.core import text
 from kvgate.core.benchmark_criteria import benchmark_won
+from kvgate.core.clearing import as_before, cleared
 from kvgate.core.estimate import break_even
 from kvgate.core.findings import Concern, Finding, Verdict
 from kvgate.core.judging import Case
@@ -110,7 +111,13 @@ KV_STORAGE: tuple[Criterion, ...] = (reload_beats_recompute,)
 def disaggregation(case: Case) -> tuple[Finding, ...]:
     grounds = _each(GROUNDS, case)
     counts = all(finding.outcome is Outcome.PASS for finding in grounds)
-    return (*grounds, *_each(APART, case), *(_numbers(case) if counts else ()))
+    return (*grounds, *_each(APART, case), *((*_numbers(case), _cleared(case)) if counts else ()))
+
+
+def _cleared(case: Case) -> Finding:
+    before = as_before(case)
+    failed = before is not None and any(finding.outcome is Outcome.FAIL for finding in _numbers(before))
+    return cleared(case, failed=failed)
 
 
 def _numbers(case: Case) -> tuple[Finding, ...]:

@@ -6,6 +6,7 @@ import fcntl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -161,13 +162,14 @@ class Directory:
                 "spec": report.spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True),
             }
             self._keep(self._reports / f"{pool.namespace}.{report.name}.yaml", document)
-        self._forget(pool)
+        self._forget(pool, evidence.measured_at)
 
-    def _forget(self, pool: Pool) -> None:
+    def _forget(self, pool: Pool, stored_at: datetime) -> None:
         """Remove sweeps beyond `reports.keep`, index first, so that no index ever names a missing shard; and shards
         that no index names, for the sweep that wrote them never ended."""
         own = [r for r in self.load().reports if r.spec.pool_ref.uid == pool.uid]
-        for report in superseded(own, pool.spec.fabric.reports.keep, pool.spec.fabric.evidence_ttl.delta):
+        fabric = pool.spec.fabric
+        for report in superseded(own, fabric.reports.keep, fabric.evidence_ttl.delta, stored_at):
             (self._reports / f"{pool.namespace}.{report.metadata.name}.yaml").unlink(missing_ok=True)
 
     def _keep(self, path: Path, document: object) -> None:

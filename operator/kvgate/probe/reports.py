@@ -12,6 +12,7 @@ from kvgate.api.report import PoolRef, ReportSpec, ShardRef
 from kvgate.api.words import Memory, Phase
 from kvgate.core.digests import digest
 from kvgate.core.evidence import Evidence, Failure, FailureKind, Layer, NodeIdentity, Path, Sample, Uplink
+from kvgate.core.judging import CLOCK_TOLERANCE
 from kvgate.probe.columns import column_out, paths_in, paths_out, rows_in
 from kvgate.probe.indexes import BadReport, Body, Reader, Rows, beyond_newest, check_moment, report_name
 from kvgate.probe.shards import ENCODING
@@ -98,10 +99,24 @@ def _plain(value: object) -> object:
     return asdict(value) if isinstance(value, Failure) else value
 
 
-def superseded(own: Sequence[FabricReport], keep: int, ttl: timedelta = timedelta(0)) -> tuple[FabricReport, ...]:
+def superseded(
+    own: Sequence[FabricReport], keep: int, ttl: timedelta = timedelta(0), stored_at: datetime | None = None
+) -> tuple[FabricReport, ...]:
     """Sweeps beyond the newest `keep`, or FEWEST_KEPT where that is more, and shards that no kept index names. An older
-    one goes no sooner than its TTL is over while newer ones measured only a part of the paths."""
-    return beyond_newest(own, max(FEWEST_KEPT, keep, min(MOST_KEPT, _still_needed(own, ttl))))
+    one goes no sooner than its TTL is over while newer ones measured only a part of the paths.
+
+    `stored_at` is when the sweep ended that was stored last: one that says it ended after it has a wrong date, by which
+    it would stay the newest, and goes too.
+    """
+    wrong = tuple(report for report in own if stored_at is not None and _ended_after(report, stored_at))
+    dated = [report for report in own if report not in wrong]
+    kept = max(FEWEST_KEPT, keep, min(MOST_KEPT, _still_needed(dated, ttl)))
+    return (*wrong, *beyond_newest(dated, kept))
+
+
+def _ended_after(report: FabricReport, stored_at: datetime) -> bool:
+    ended = report.spec.measured_at if report.spec.shards else None
+    return ended is not None and ended - stored_at > CLOCK_TOLERANCE
 
 
 def _still_needed(own: Sequence[FabricReport], ttl: timedelta) -> int:

@@ -254,7 +254,8 @@ def tidy(client: Client, pool: ReadPool, run_id: str) -> None:
     if index is not None:
         _own_shards(client, pool, index, listed)
     _own_indexes(client, pool, listed)
-    for report in superseded(own, pool.spec.fabric.reports.keep, pool.spec.fabric.evidence_ttl.delta):
+    fabric, stored_at = pool.spec.fabric, index.spec.measured_at if index else None
+    for report in superseded(own, fabric.reports.keep, fabric.evidence_ttl.delta, stored_at):
         try:
             client.delete(REPORTS, pool.namespace, report.metadata.name, report.metadata.uid)
         except (NotFound, Conflict):
