@@ -104,7 +104,8 @@ def test_the_document_has_the_fields_that_scripts_may_use(tmp_path: Path, capsys
     assert list(entry) == ["name", "namespace", "uid", "passed", "status", "findings", "paths", "done", "patch"]
     assert set(entry["findings"][0]) == {"capability", "criterion", "outcome", "reason", "message"}
     assert set(entry["paths"][0]) == {
-        "from", "to", "linkBytesPerSecond", "endpointBytesPerSecond", "failure", "message", "notes",
+        "from", "to", "linkBytesPerSecond", "endpointBytesPerSecond", "roundTripMicroseconds",
+        "loadedRoundTripMicroseconds", "setUpMilliseconds", "failure", "message", "notes",
     }  # fmt: skip
     assert entry["paths"][0]["linkBytesPerSecond"] == round(SLOW)
 

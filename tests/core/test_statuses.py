@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from kvgate.api.status import PoolStatus
+from kvgate.api.status import LatencyStatus, PoolStatus
 from kvgate.api.words import Outcome
 from kvgate.core import statuses
 from kvgate.core.target import TargetProblem
@@ -37,6 +37,25 @@ def test_the_fabric_tells_worst_judged_and_median_per_layer() -> None:
     assert (fabric.bound_by, fabric.report) == ("link", "qwen3-run-1-0")
     assert fabric.measured_at == cases.MEASURED
     assert fabric.expires_at == cases.MEASURED + timedelta(hours=48)
+
+
+def test_latency_is_told_idle_and_under_load_with_the_set_up_of_the_transport() -> None:
+    link = [
+        replace(one, round_trip_seconds=0.0002 * n, loaded_round_trip_seconds=0.003 * n)
+        for n, one in enumerate(LINK, start=1)
+    ]
+    both = (*link, *(replace(one, set_up_seconds=0.4) for one in ENDPOINT))
+    fabric = of(Scene(evidence=(cases.evidence(both),))).fabric
+    assert fabric is not None
+    assert fabric.latency == LatencyStatus(
+        round_trip_microseconds=400,
+        loaded_round_trip_microseconds=6000,
+        worst_loaded_round_trip_microseconds=12000,
+        set_up_milliseconds=400,
+    )
+    silent = of(Scene(evidence=(cases.evidence(LINK),))).fabric
+    assert silent is not None
+    assert silent.latency is None
 
 
 def test_the_slower_layer_binds() -> None:

@@ -98,12 +98,26 @@ class SampleStatus(Wire):
     """Paths more than all sweeps can cover before the evidence of the first expires."""
 
 
+class LatencyStatus(Wire):
+    """Medians over the paths that tell, and the worst of them under load."""
+
+    round_trip_microseconds: int | None = None
+    """Of small packets, idle."""
+    loaded_round_trip_microseconds: int | None = None
+    """While the path was tested, as the sender's kernel saw it."""
+    worst_loaded_round_trip_microseconds: int | None = None
+    set_up_milliseconds: int | None = None
+    """From the start of the KV transport to its first measured transfer."""
+
+
 class FabricStatus(Wire):
     """The evidence that the verdict rests on."""
 
     link: LayerStatus | None = None
     endpoint: LayerStatus | None = None
     bound_by: str = ""
+    latency: LatencyStatus | None = None
+    """None where no tool told."""
     measured_at: Stamp | None = None
     expires_at: Stamp | None = None
     report: str = ""

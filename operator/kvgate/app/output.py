@@ -134,6 +134,9 @@ def _path_document(line: PathLine) -> dict[str, Any]:
         "to": line.path.destination,
         "linkBytesPerSecond": _whole(line.link),
         "endpointBytesPerSecond": _whole(line.endpoint),
+        "roundTripMicroseconds": _microseconds(line.latency.round_trip),
+        "loadedRoundTripMicroseconds": _microseconds(line.latency.loaded),
+        "setUpMilliseconds": None if line.latency.set_up is None else round(line.latency.set_up * 1000),
         "failure": line.failure.value if line.failure else None,
         "message": line.message,
         "notes": list(line.notes),
@@ -142,6 +145,10 @@ def _path_document(line: PathLine) -> dict[str, Any]:
 
 def _whole(rate: float | None) -> int | None:
     return None if rate is None else round(rate)
+
+
+def _microseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1e6)
 
 
 def _yaml(document: object) -> str:
@@ -156,6 +163,7 @@ def _print_table(report: Report, console: Console) -> None:
         + Text(f"   mode {pool.spec.mode.value}   target {pool.spec.target_ref.name}   model {pool.spec.model.name}")
     )
     section(console, ("PATH", "LINK", "ENDPOINT", "NOTE"), (_path_row(line) for line in report.explanation.paths))
+    section(console, LATENCIES, _latencies(report.explanation.paths))
     if status.kv_cache:
         console.print(f"\nKV cache: {status.kv_cache.bytes_per_token} B per token ({status.kv_cache.derivation})")
     section(console, ESTIMATES, _estimates(status))
@@ -177,6 +185,16 @@ def _print_table(report: Report, console: Console) -> None:
 def _path_row(line: PathLine) -> tuple[str, ...]:
     note = "; ".join(line.notes) if line.failure is None else f"{line.failure.value}: {line.message}"
     return (str(line.path), _rate(line.link), _rate(line.endpoint), note)
+
+
+LATENCIES = ("PATH", "ROUND TRIP", "UNDER LOAD", "SET-UP")
+
+
+def _latencies(lines: Iterable[PathLine]) -> Iterable[tuple[str, ...]]:
+    for line in lines:
+        told = (line.latency.round_trip, line.latency.loaded, line.latency.set_up)
+        if any(seconds is not None for seconds in told):
+            yield (str(line.path), *("-" if seconds is None else text.brief(seconds) for seconds in told))
 
 
 def _rate(rate: float | None) -> str:

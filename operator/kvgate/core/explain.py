@@ -9,8 +9,11 @@ from kvgate.api.words import Capability
 from kvgate.core.evidence import FailureKind, Path
 from kvgate.core.findings import Finding
 from kvgate.core.judging import Case
+from kvgate.core.latency import Latency, latency_of
 from kvgate.core.verdicts import gated, judge
 from kvgate.core.world import Pool, World
+
+NOT_TOLD = Latency()
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,7 @@ class PathLine:
     failure: FailureKind | None
     message: str
     notes: tuple[str, ...]
+    latency: Latency = NOT_TOLD
 
 
 @dataclass(frozen=True)
@@ -42,10 +46,14 @@ def explain(pool: Pool, world: World, now: datetime) -> Explanation:
 def _lines(case: Case) -> list[PathLine]:
     samples = case.standing.evidence.samples if case.standing else ()
     failed = {sample.path: sample.failure for sample in samples if sample.failure is not None}
-    notes = {sample.path: sample.notes for sample in samples}
+    notes: dict[Path, dict[str, None]] = {}
+    for sample in samples:
+        notes.setdefault(sample.path, {}).update(dict.fromkeys(sample.notes))
     lines = []
     for rates in case.fabric.paths:
         failure = failed.get(rates.path) if rates.bytes_per_second is None else None
         kind, message = (failure.kind, failure.message) if failure else (None, "")
-        lines.append(PathLine(rates.path, rates.link, rates.endpoint, kind, message, notes.get(rates.path, ())))
+        said = tuple(notes.get(rates.path, ()))
+        line = PathLine(rates.path, rates.link, rates.endpoint, kind, message, said, latency_of(rates.samples))
+        lines.append(line)
     return lines

@@ -11,6 +11,7 @@ from kvgate.api.status import (
     Estimate,
     FabricStatus,
     KVCacheStatus,
+    LatencyStatus,
     LayerStatus,
     PathRate,
     RoutingStatus,
@@ -31,6 +32,7 @@ from kvgate.core.faults import Suspect
 from kvgate.core.faults_told import explained, named
 from kvgate.core.judged import Judged
 from kvgate.core.judging import Case
+from kvgate.core.latency import latencies
 from kvgate.core.operations import Ledger
 from kvgate.core.rates import PathRates, lower_percentile
 from kvgate.core.sharing import SharedLink
@@ -68,6 +70,7 @@ def fabric(case: Case) -> FabricStatus | None:
         link=layers.get(Layer.LINK),
         endpoint=layers.get(Layer.ENDPOINT),
         bound_by=bound_by(case),
+        latency=_latency(case),
         measured_at=case.evidence.measured_at,
         expires_at=case.expires_at,
         report=case.evidence.report,
@@ -79,6 +82,22 @@ def fabric(case: Case) -> FabricStatus | None:
 
 
 MOST_LISTED = 10
+
+
+def _latency(case: Case) -> LatencyStatus | None:
+    found = latencies(case.fabric)
+    if found is None:
+        return None
+    return LatencyStatus(
+        round_trip_microseconds=_millionths(found.median.round_trip),
+        loaded_round_trip_microseconds=_millionths(found.median.loaded),
+        worst_loaded_round_trip_microseconds=_millionths(found.worst_loaded),
+        set_up_milliseconds=None if found.median.set_up is None else milliseconds(found.median.set_up),
+    )
+
+
+def _millionths(seconds: float | None) -> int | None:
+    return None if seconds is None else min(round(seconds * 1e6), LARGEST_WHOLE_NUMBER)
 
 
 def _sample(case: Case) -> SampleStatus | None:
