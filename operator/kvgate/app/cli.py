@@ -17,11 +17,12 @@ from kvgate.api.crds import render
 from kvgate.api.reference import reference as api_reference
 from kvgate.app import demo as demonstration
 from kvgate.app import demo_routing
-from kvgate.app.evaluate import evaluate_files
+from kvgate.app.evaluate import checks_of, evaluate_files
 from kvgate.app.helping import Commands
 from kvgate.app.lint import lint_files
 from kvgate.app.output import Format, print_reports, printable
 from kvgate.app.people import commands as people
+from kvgate.app.pipelines import FORMS
 from kvgate.app.rates import rates
 from kvgate.app.reconcile import reconcile_directory
 from kvgate.app.terminal import console, errors
@@ -99,15 +100,22 @@ def _write(path: Path, text: str) -> None:
 
 @cli.command(examples=("kvgate lint pool.yaml approval.yaml",))
 @click.argument("files", nargs=-1, required=True, type=_file)
-def lint(files: tuple[Path, ...]) -> int:
+@click.option(
+    "-o", "--output", type=click.Choice(["text", *FORMS]), default="text", show_default=True,
+    help="sarif is for code scanning, junit for test reports.",
+)  # fmt: skip
+def lint(files: tuple[Path, ...], output: str) -> int:
     """Say what the API server would refuse, without an API server.
 
     Prints one line for each complaint about a kind of kvgate.dev; other kinds are passed over. Exits 0 when there is
     nothing to say, 1 when there is.
     """
     found = lint_files(files)
-    for line in found.lines:
-        click.echo(line)
+    if output in FORMS:
+        click.echo(FORMS[output](found.checks))
+    else:
+        for line in found.lines:
+            click.echo(line)
     return NOT_PASSED if found.lines else FINE
 
 
@@ -121,14 +129,20 @@ def lint(files: tuple[Path, ...]) -> int:
 @click.option("--pool", required=True, type=_file, help="The InferencePool; its ConfigMaps and approvals may join it.")
 @click.option("--evidence", required=True, type=_file, multiple=True, help="FabricReports and BenchmarkReports.")
 @click.option("--target", type=_file, help="The DynamoGraphDeployment; without it only the criteria are judged.")
-@_output
+@click.option(
+    "-o", "--output", type=click.Choice([*(form.value for form in Format), *FORMS]), default=Format.TABLE.value,
+    show_default=True, help="How to print the verdict; sarif is for code scanning, junit for test reports.",
+)  # fmt: skip
 def evaluate(pool: Path, evidence: tuple[Path, ...], target: Path | None, output: str) -> int:
     """Give the operator's verdict offline.
 
     Exits 0 when every gated capability passes, 1 when one does not, 2 when a file cannot be read.
     """
     reports = evaluate_files(pool, evidence, target, datetime.now(UTC))
-    print_reports(reports, Format(output), console())
+    if output in FORMS:
+        click.echo(FORMS[output](checks_of(reports, pool)))
+    else:
+        print_reports(reports, Format(output), console())
     return FINE if all(report.passed for report in reports) else NOT_PASSED
 
 
