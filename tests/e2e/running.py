@@ -35,6 +35,7 @@ class Operator:
     log: Path
     command: Sequence[str] = KVGATE
     environment: Mapping[str, str] = field(default_factory=dict)
+    options: Sequence[str] = ()
     health_port: int = field(default_factory=lambda: free_port(LOOPBACK))
     process: subprocess.Popen[bytes] | None = None
 
@@ -44,6 +45,7 @@ class Operator:
             "operator",
             f"--settings={self.settings}",
             f"--health-port={self.health_port}",
+            *self.options,
         ]
         environment = {**os.environ, **self.environment, "KUBECONFIG": str(self.kubeconfig)}
         with self.log.open("ab") as log:

@@ -25,8 +25,9 @@ TICK_SECONDS = 1.0
 HEALTHY_SECONDS = 60.0
 
 
-def settings(executor: ThreadPoolExecutor) -> kopf.OperatorSettings:
-    """kopf writes nothing: no events, no annotations, no finalizer, no peering."""
+def settings(executor: ThreadPoolExecutor, *, scanning: bool = True) -> kopf.OperatorSettings:
+    """kopf writes nothing: no events, no annotations, no finalizer, no peering. Without `scanning` it watches no CRDs
+    and no namespaces, which takes rights in the whole cluster: kinds that come later are seen at the next start."""
     made = kopf.OperatorSettings()
     made.execution.executor = executor
     made.networking.request_timeout = CALL_SECONDS
@@ -35,6 +36,7 @@ def settings(executor: ThreadPoolExecutor) -> kopf.OperatorSettings:
     made.persistence.finalizer = UNUSED_FINALIZER
     made.posting.enabled = False
     made.peering.standalone = True
+    made.scanning.disabled = not scanning
     made.watching.server_timeout = WATCH_SECONDS
     made.watching.client_timeout = WATCH_SECONDS + 10
     made.watching.connect_timeout = CALL_SECONDS
@@ -105,7 +107,7 @@ class Watching:
         kopf.run(
             loop=loop,
             registry=self._make_registry(),
-            settings=settings(executor),
+            settings=settings(executor, scanning=not self._namespaces),
             standalone=True,
             clusterwide=not self._namespaces,
             namespaces=self._namespaces,
