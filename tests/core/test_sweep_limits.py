@@ -8,11 +8,11 @@ from datetime import timedelta
 
 import pytest
 
-from kvgate.api.status import SweepStatus
+from kvgate.api.status import SweepJob, SweepStatus
 from kvgate.api.words import ConditionType
 from kvgate.core.decide import decide
 from kvgate.core.evidence import NodeIdentity
-from kvgate.core.steps import Collect, Decision, Line, Measure
+from kvgate.core.steps import Abandon, Collect, Decision, Line, Measure
 from kvgate.core.world import Sweep, Walker, WalkerState
 from tests.core import cases
 from tests.core.worlds import FAST, NOW, SLOW, Scene, condition, opened, told
@@ -212,5 +212,13 @@ def test_a_sweep_whose_jobs_are_refused_in_part_holds_others_up_no_longer_than_i
     scene = Scene(evidence=(), status=Scene().status.model_copy(update={"sweep": MEANT}), now=NOW)
     scene = scene.later(minutes=minutes)
     ended = Walker("p1", "job-uid", WalkerState.ENDED)
-    world = replace(scene.world, sweep=Sweep("run-x", NOW, (ended,)), sweep_problem="QuotaExceeded")
+    made = (SweepJob(node="p1", name="j", uid="job-uid"),)
+    world = replace(scene.world, sweep=Sweep("run-x", NOW, (ended,)), sweep_jobs=made, sweep_problem="QuotaExceeded")
     assert [type(one) for one in decide(scene.pool, world, scene.now).steps] == [step]
+
+
+def test_a_sweep_of_which_not_one_job_may_be_made_is_cleared_at_once() -> None:
+    scene = Scene(evidence=(), status=Scene().status.model_copy(update={"sweep": MEANT}), now=NOW)
+    waiting = Walker("p1", "", WalkerState.PENDING)
+    world = replace(scene.world, sweep=Sweep("run-x", NOW, (waiting,)), sweep_problem="denied")
+    assert decide(scene.pool, world, scene.now).steps == (Abandon("run-x"),)

@@ -88,7 +88,10 @@ def _again(case: Case, fence: SweepStatus, *, may_start: bool) -> Sweeping:
 
 
 def _recorded(case: Case, fence: SweepStatus, sweep: Sweep) -> Sweeping:
-    """The Jobs are remembered once all of them exist; until then, making them is tried again, but not for ever."""
+    """The Jobs are remembered once all of them exist; until then, making them is tried again, but not for ever. Where
+    not one may be made, the sweep is cleared away, so that the fence falls and others get their turn."""
+    if case.world.sweep_problem and not case.world.sweep_jobs:
+        return Sweeping(Abandon(fence.run_id), fence)
     measure = measuring(case, fence)
     nodes = {node for path in measure.paths for node in (path.source, path.destination)}
     if nodes <= {job.node for job in case.world.sweep_jobs} or _given_up(case, fence):

@@ -61,6 +61,16 @@ def held(*managers: str) -> str:
             403, answer("Forbidden", "ValidatingAdmissionPolicy 'x' denied"), Forbidden, "policy", id="a policy"
         ),
         pytest.param(
+            422, answer("Invalid", "ValidatingAdmissionPolicy 'x' denied"), Forbidden, "policy", id="one without reason"
+        ),
+        pytest.param(
+            400,
+            answer("", 'admission webhook "x" denied the request: no'),
+            Forbidden,
+            "who runs the webhook",
+            id="a hook",
+        ),
+        pytest.param(
             422, answer("Invalid", causes=[{"field": "spec.x"}]), Refused, "status 422; spec.x", id="a bad document"
         ),
         pytest.param(

@@ -312,6 +312,16 @@ def node(name: str, *, ready: bool = True, schedulable: bool = True) -> NodeView
     return NodeView(NodeIdentity(name), {}, ready=ready, schedulable=schedulable)
 
 
+def test_a_job_that_could_not_be_made_is_not_waited_for_once_the_others_are_remembered() -> None:
+    jobs = [job("n1")]
+    found = sweep_jobs(jobs, OWNER, RUN)
+    begun = walkers(Rounds(("n1", "n2"), ()), (), found, Seen(jobs, [pod("n1", "Running")]))
+    later = walkers(Rounds(("n1", "n2"), ()), found, found, Seen(jobs, [pod("n1", "Running")]))
+    assert [walker.state for walker in begun] == [WalkerState.RUNNING, WalkerState.PENDING]
+    assert [walker.state for walker in later] == [WalkerState.RUNNING, WalkerState.GONE]
+    assert later[1].trouble.startswith("JobNotMade: the API server refused the Job of node n2")
+
+
 def test_a_walker_at_work_on_a_node_that_is_gone_or_does_not_report_says_so() -> None:
     names = ("n1", "n2", "n3")
     jobs = [job(name) for name in names]

@@ -10,6 +10,7 @@ from typing import Any
 from kvgate.dynamo.document import at, mappings, shown, text
 from kvgate.edge.errors import EdgeError, WriteConflictError
 
+_WEBHOOK = re.compile(r"admission webhook .{1,253} denied the request")
 _MANAGER = re.compile(r'conflict with "([^"]+)"')
 
 
@@ -59,7 +60,7 @@ def refusal(status: int, body: str, what: str) -> ClusterError:
         return HeldByOthers(f"{what}: the field is held by {held}", managers)
     if reason == "AlreadyExists":
         return AlreadyExists(f"{what}: the name is taken")
-    if status == 403:
+    if status == 403 or _by_admission(answer):
         return Forbidden(f"{what}: {_denied(answer)}")
     if status == 422 and not answer.get("details", {}) and text(answer.get("message")).startswith(_NOT_AS_READ):
         return Conflict(f"{what}: it was changed since it was read")
@@ -93,6 +94,12 @@ def _managers(answer: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(sorted({found.group(1) for found in map(_MANAGER.search, told) if found}))
 
 
+def _by_admission(answer: Mapping[str, Any]) -> bool:
+    """A policy or webhook chooses its own status: a policy that names no reason answers 422."""
+    said = text(answer.get("message"))
+    return "ValidatingAdmissionPolicy" in said or _WEBHOOK.search(said) is not None
+
+
 def _denied(answer: Mapping[str, Any]) -> str:
     said = text(answer.get("message"))
     if any(cause.get("reason") == "NamespaceTerminating" for cause in mappings(at(answer, "details", "causes"))):
@@ -102,7 +109,9 @@ def _denied(answer: Mapping[str, Any]) -> str:
     if "violates PodSecurity" in said:
         return "the namespace's Pod Security level forbids it; allow it in the namespace or change the probe"
     if "ValidatingAdmissionPolicy" in said:
-        return "an admission policy denies it for now; it is tried again"
+        return "an admission policy denies it for now; it is tried again; ask who set the policy if it stays"
+    if _WEBHOOK.search(said):
+        return "an admission webhook denies it; ask who runs the webhook to admit it"
     return "forbidden; give the operator's ServiceAccount the permission, or ask who set the policy"
 
 

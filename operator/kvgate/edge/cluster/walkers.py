@@ -97,9 +97,16 @@ def walkers(meetings: Meetings, known: Iterable[SweepJob], found: Sequence[Sweep
     addresses = seen.addresses(found)
     every = sorted({*meetings.nodes, *remembered, *existing})
     told = (_walker(node, remembered.get(node), existing.get(node), bodies, seen) for node in every)
+    told = (_unmade(one) if remembered and not one.job_uid else one for one in told)
     return tuple(
         replace(w, address=addresses.get(w.node, ""), untold=_untold(w, meetings, addresses, seen)) for w in told
     )
+
+
+def _unmade(walker: Walker) -> Walker:
+    """Once the others' Jobs are remembered, nobody makes the one that is missing any more."""
+    what = f"JobNotMade: the API server refused the Job of node {walker.node} for as long as it was tried"
+    return replace(walker, state=WalkerState.GONE, trouble=f"{what}; the quota or policy that did must admit it")
 
 
 def _walker(
