@@ -25,6 +25,7 @@ from kvgate.app.people import commands as people
 from kvgate.app.pipelines import FORMS
 from kvgate.app.rates import rates
 from kvgate.app.reconcile import reconcile_directory
+from kvgate.app.report.command import report
 from kvgate.app.terminal import console, errors
 from kvgate.edge.errors import EdgeError
 from kvgate.edge.signals import orderly_end
@@ -38,7 +39,7 @@ _GROUPS = {
     "Try it": ("demo",),
     "Before you merge": ("lint", "evaluate"),
     "On a directory of manifests": ("reconcile",),
-    "Ask about pools of a cluster": tuple(str(command.name) for command in people.LOOKING),
+    "Ask about pools of a cluster": (*(str(command.name) for command in people.LOOKING), "report"),
     "Act on pools of a cluster": tuple(str(command.name) for command in people.ACTING),
     "Run the operator": ("operator",),
     "Installation": ("crds", "version"),
@@ -205,7 +206,7 @@ def demo(which: str, keep: Path | None, dynamo_python: Path | None, output: str)
     return FINE if ended else NOT_PASSED
 
 
-for _command in (*people.LOOKING, *people.ACTING):
+for _command in (*people.LOOKING, report, *people.ACTING):
     cli.add_command(_command)
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kvgate.edge.errors import EdgeError
+from kvgate.edge.jsonfiles import read_json
 from kvgate.edge.objects import Objects, Problem, Source, sorted_by_kind
 from kvgate.edge.yamlfiles import Document, FileProblem, read_documents, read_tree
 
@@ -30,6 +31,24 @@ def read_sources(files: Iterable[Path]) -> Read:
             problems.append(_problem(found))
         else:
             sources += [_source(document) for document in found]
+    return Read(tuple(sources), tuple(problems))
+
+
+def read_saved(files: Iterable[Path]) -> Read:
+    """As `read_sources`; and a file that holds JSON, as `kubectl get -o json` prints it, may be as large as the
+    evidence of a million paths."""
+    sources: list[Source] = []
+    problems: list[Problem] = []
+    for path in dict.fromkeys(files):
+        found = read_json(path)
+        if isinstance(found, FileProblem):
+            problems.append(_problem(found))
+        elif found is not None:
+            sources.append(_source(found))
+        else:
+            read = read_sources((path,))
+            sources += read.sources
+            problems += read.problems
     return Read(tuple(sources), tuple(problems))
 
 

@@ -56,19 +56,19 @@ class Desk:
     def pools(self, namespace: str) -> tuple[Pool, ...]:
         """Those of a namespace, or of the whole cluster where it is empty; by namespace and name."""
         where = f"namespace {namespace}" if namespace else "the whole cluster"
-        with _as_person(f"the pools of {where}", READER):
+        with as_person(f"the pools of {where}", READER):
             found = self._client.list(POOLS, namespace)
         return tuple(_pool(body) for body in found)
 
     def pool(self, namespace: str, name: str) -> Pool:
-        with _as_person(f"InferencePool {namespace}/{name}", READER):
+        with as_person(f"InferencePool {namespace}/{name}", READER):
             return _pool(self._client.get(POOLS, namespace, name))
 
     def target(self, pool: Pool) -> Source | None:
         """The deployment that the pool names; None where there is none."""
         name = pool.spec.target_ref.name
         for kind in (TARGETS, ALPHA_TARGETS):
-            with _as_person(f"DynamoGraphDeployment {pool.namespace}/{name}", READER):
+            with as_person(f"DynamoGraphDeployment {pool.namespace}/{name}", READER):
                 try:
                     return source_of(self._client.get(kind, pool.namespace, name))
                 except NotFound:
@@ -77,7 +77,7 @@ class Desk:
 
     def approvals(self, pool: Pool) -> tuple[GateApproval, ...]:
         """Those of this pool, newest first."""
-        with _as_person(f"the approvals of namespace {pool.namespace}", READER):
+        with as_person(f"the approvals of namespace {pool.namespace}", READER):
             bodies = self._client.list(APPROVALS, pool.namespace)
         read = (read_approval(completed(source_of(body))) for body in bodies)
         mine = [one for one in read if isinstance(one, GateApproval) and one.spec.pool_ref.uid == pool.uid]
@@ -88,7 +88,7 @@ class Desk:
         report = pool.status.fabric.report if pool.status.fabric else ""
         if not report:
             return ""
-        with _as_person(f"FabricReport {pool.namespace}/{report}", READER):
+        with as_person(f"FabricReport {pool.namespace}/{report}", READER):
             try:
                 return text(at(self._client.get(REPORTS, pool.namespace, report), "spec", "fabricClass"))
             except NotFound:
@@ -97,14 +97,14 @@ class Desk:
     def events(self, pool: Pool) -> tuple[PoolEvent, ...]:
         """What Kubernetes still keeps of the Events about this pool, oldest first; an hour by default."""
         asked = Query(fields=f"involvedObject.uid={pool.uid}")
-        with _as_person(f"the Events of namespace {pool.namespace}", "view"):
+        with as_person(f"the Events of namespace {pool.namespace}", "view"):
             found = self._client.list(CORE_EVENTS, pool.namespace, asked)
         return tuple(sorted((_event(body) for body in found), key=lambda event: event.at))
 
     def me(self) -> str:
         """The user name by which the API server knows the person."""
         body = {"apiVersion": _WHO_AM_I.api_version, "kind": _WHO_AM_I.kind, "metadata": {}}
-        with _as_person("who you are", "system:basic-user"):
+        with as_person("who you are", "system:basic-user"):
             answer = self._client.create(_WHO_AM_I, "", body)
         return text(at(answer, "status", "userInfo", "username"))
 
@@ -117,7 +117,7 @@ class Desk:
             "metadata": {"generateName": stem, "namespace": namespace},
             "spec": spec.model_dump(mode="json", by_alias=True, exclude_none=True),
         }
-        with _as_person(f"a GateApproval in namespace {namespace}", APPROVER):
+        with as_person(f"a GateApproval in namespace {namespace}", APPROVER):
             return text(at(self._client.create(APPROVALS, namespace, body), "metadata", "name"))
 
     def ask_for_sweep(self, pool: Pool, now: datetime) -> str:
@@ -130,12 +130,12 @@ class Desk:
         self._change(pool, {"metadata": {"uid": pool.uid}, "spec": {"suspend": suspended}})
 
     def _change(self, pool: Pool, patch: Document) -> None:
-        with _as_person(f"InferencePool {pool.key}", EDITOR):
+        with as_person(f"InferencePool {pool.key}", EDITOR):
             self._client.merge(POOLS, pool.namespace, pool.name, patch)
 
 
 @contextmanager
-def _as_person(what: str, role: str) -> Iterator[None]:
+def as_person(what: str, role: str) -> Iterator[None]:
     """Errors as they concern a person at a shell, who asks again by hand and may lack a role."""
     try:
         yield
