@@ -42,7 +42,7 @@ _GROUPS = {
     "Ask about pools of a cluster": (*(str(command.name) for command in people.LOOKING), "report"),
     "Act on pools of a cluster": tuple(str(command.name) for command in people.ACTING),
     "Run the operator": ("operator",),
-    "Installation": ("crds", "version"),
+    "Installation": ("crds", "completion", "version"),
 }
 
 
@@ -206,7 +206,7 @@ def demo(which: str, keep: Path | None, dynamo_python: Path | None, output: str)
     return FINE if ended else NOT_PASSED
 
 
-for _command in (*people.LOOKING, report, *people.ACTING):
+for _command in (*people.LOOKING, report, *people.ACTING, *people.INSTALLING):
     cli.add_command(_command)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvgate.api.status import CapabilityStatus, HistoryEntry
-from kvgate.api.words import ApprovalState, Capability
+from kvgate.api.words import ApprovalState, Capability, Outcome
 from kvgate.core.digests import digest
 from kvgate.core.findings import Finding
 from kvgate.core.judged import Judged
@@ -75,7 +75,7 @@ def inputs(case: Case, judged: Judged) -> tuple[str, ...]:
 
 def findings(judged: Judged) -> tuple[str, ...]:
     """Criterion, outcome and reason of each, those that are not Pass first: the numbers are in the conditions."""
-    ordered = sorted(judged.verdict.findings, key=lambda finding: finding.settled)
+    ordered = sorted(judged.verdict.findings, key=lambda finding: finding.outcome is Outcome.PASS)
     return tuple(_told(finding) for finding in ordered)[:MOST_WORDS]
 
 

@@ -43,8 +43,9 @@ def test_a_plan_is_seen_explained_approved_and_revoked(bench: Bench, capsys: Pri
 
     assert kvgate(*bench.kvgate(*accepting, "--yes", "--expires", "1d")) == 0
     said = capsys.readouterr().out
-    assert "+          value: decode" in said
-    assert "-          value: agg" in said
+    changes = [line.split() for line in said.splitlines() if line.startswith(("+ ", "- "))]
+    assert ["+", "value:", "decode"] in changes
+    assert ["-", "value:", "agg"] in changes
     assert "3000 tokens within 2s" in said
     (made,) = bench.yard.access.get("gapp", "-n", bench.yard.namespace)["items"]
     assert made["spec"]["approver"] == bench.me()

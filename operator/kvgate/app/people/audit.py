@@ -7,7 +7,7 @@ from datetime import datetime
 
 from kvgate.api.objects import GateApproval
 from kvgate.api.status import HistoryEntry
-from kvgate.api.words import Capability
+from kvgate.api.words import Capability, Outcome
 from kvgate.app.people import reasons
 from kvgate.core import text
 from kvgate.core.memory import Action
@@ -59,7 +59,7 @@ def _story(
 ) -> Iterable[str]:
     deed = _DEEDS[Action(entry.action)] if entry.action in tuple(Action) else f"{entry.action}: {{thing}}"
     done = deed.format(thing=_THINGS[entry.capability])
-    yield f"{text.moment(entry.time)} {done} on {pool.spec.target_ref.name} for InferencePool {pool.key}"
+    yield f"{text.moment(entry.time)} {done}: deployment {pool.spec.target_ref.name}, InferencePool {pool.key}"
     why = _KNOWN.get(entry.reason) or reasons.of_finding(entry.reason).means or "see the Events of that time"
     yield f"  because   {entry.reason}: {why}"
     if entry.plan_hash:
@@ -75,9 +75,21 @@ def _recorded(entry: HistoryEntry) -> Iterable[str]:
     """What the entry itself keeps of the decision; entries of earlier versions keep nothing."""
     if entry.actor:
         yield f"  actor     {entry.actor}"
-    for title, words in (("rested on", entry.inputs), ("findings", entry.findings), ("patch", entry.patch)):
+    told = (*(word for word in entry.findings if not _passes(word)), *_summed(entry.findings))
+    for title, words in (("inputs", entry.inputs), ("findings", told), ("patch", entry.patch)):
         for index, word in enumerate(words):
             yield f"  {title if not index else '':<10}{word}"
+
+
+def _passes(finding: str) -> bool:
+    return finding.split()[1:2] == [Outcome.PASS.value]
+
+
+def _summed(findings: Sequence[str]) -> Iterable[str]:
+    """Those that pass, by their criteria alone."""
+    passing = [finding.split()[0] for finding in findings if _passes(finding)]
+    if passing:
+        yield f"{len(passing)} pass: {', '.join(passing)}"
 
 
 def _approved(entry: HistoryEntry, approvals: Sequence[GateApproval]) -> Iterable[str]:

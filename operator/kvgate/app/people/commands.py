@@ -18,6 +18,7 @@ from kvgate.app.people import simulate as simulating
 from kvgate.app.people.audit import transitions
 from kvgate.app.people.checklist import Facts, readiness
 from kvgate.app.people.cluster import Cluster, cluster_flags
+from kvgate.app.people.completion import completion, pool_names
 from kvgate.app.people.explain import condition_of, print_condition
 from kvgate.app.people.states import passed
 from kvgate.app.people.status import print_pool, print_pools
@@ -29,7 +30,7 @@ _COUNT, _FILE = click.IntRange(1, 1 << 30), click.Path(exists=True, dir_okay=Fal
 
 
 @click.command(cls=Command, examples=("kubectl kvgate status -A", "kubectl kvgate status qwen3 -n serving"))
-@click.argument("pool", default="")
+@click.argument("pool", default="", shell_complete=pool_names)
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="The pools of every namespace.")
 @cluster_flags
 def status(pool: str, cluster: Cluster, *, everywhere: bool) -> int:
@@ -52,7 +53,7 @@ def status(pool: str, cluster: Cluster, *, everywhere: bool) -> int:
 
 
 @click.command(cls=Command, examples=("kubectl kvgate explain qwen3", "kubectl kvgate explain qwen3 FabricMeasured"))
-@click.argument("pool")
+@click.argument("pool", shell_complete=pool_names)
 @click.argument("condition", default="")
 @cluster_flags
 def explain(pool: str, condition: str, cluster: Cluster) -> int:
@@ -73,7 +74,7 @@ def explain(pool: str, condition: str, cluster: Cluster) -> int:
         "kubectl kvgate approve qwen3 --capability Disaggregation --reason 'CHG-4711, reviewed by the network team'",
     ),
 )
-@click.argument("pool")
+@click.argument("pool", shell_complete=pool_names)
 @click.option(
     "--capability",
     required=True,
@@ -124,7 +125,7 @@ def _agreed(question: str) -> bool:
 
 
 @click.command(cls=Command, examples=("kubectl kvgate measure qwen3 -n serving",))
-@click.argument("pool")
+@click.argument("pool", shell_complete=pool_names)
 @cluster_flags
 def measure(pool: str, cluster: Cluster) -> int:
     """Ask for a sweep now.
@@ -141,7 +142,7 @@ def measure(pool: str, cluster: Cluster) -> int:
 
 
 @click.command(cls=Command, examples=("kubectl kvgate suspend qwen3 -n serving",))
-@click.argument("pool")
+@click.argument("pool", shell_complete=pool_names)
 @cluster_flags
 def suspend(pool: str, cluster: Cluster) -> int:
     """Let kvgate rest: nothing is measured, enabled or rolled back.
@@ -152,7 +153,7 @@ def suspend(pool: str, cluster: Cluster) -> int:
 
 
 @click.command(cls=Command, examples=("kubectl kvgate resume qwen3 -n serving",))
-@click.argument("pool")
+@click.argument("pool", shell_complete=pool_names)
 @cluster_flags
 def resume(pool: str, cluster: Cluster) -> int:
     """Let kvgate go on with a suspended pool."""
@@ -215,7 +216,7 @@ def _quantity(flag: str, kind: type[Q], written: str) -> Q:
 
 
 @click.command(cls=Command, examples=("kubectl kvgate checklist qwen3 -n serving > readiness.md",))
-@click.argument("pool")
+@click.argument("pool", shell_complete=pool_names)
 @cluster_flags
 def checklist(pool: str, cluster: Cluster) -> int:
     """Print a readiness list for a review, as Markdown.
@@ -231,7 +232,7 @@ def checklist(pool: str, cluster: Cluster) -> int:
 
 
 @click.command(cls=Command, examples=("kubectl kvgate audit qwen3 -n serving",))
-@click.argument("pool")
+@click.argument("pool", shell_complete=pool_names)
 @click.option("--all", "everything", is_flag=True, help="All transitions that the status keeps, not the last alone.")
 @cluster_flags
 def audit(pool: str, cluster: Cluster, *, everything: bool) -> int:
@@ -269,3 +270,4 @@ def _called() -> str:
 
 LOOKING = (status, explain, audit, checklist, simulate)
 ACTING = (approve, measure, suspend, resume)
+INSTALLING = (completion,)

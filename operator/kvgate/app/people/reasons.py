@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 
@@ -51,7 +51,7 @@ _Row = tuple[str, str, Reason]
 def _ending(word: str) -> Reason | None:
     for prefix, kind in _PREFIXES.items():
         if word.startswith(prefix) and (found := _first(word.removeprefix(prefix), _of_kind(kind))):
-            return found
+            return replace(found, word=word)
     return None
 
 

@@ -94,7 +94,8 @@ def _fabric(pool: Pool, now: datetime) -> Iterable[str]:
         if layer is not None:
             yield f"{name} ({layer.tool}): {_layer(layer)}"
     expires = f", holds until {text.moment(fabric.expires_at)}" if fabric.expires_at else ""
-    yield f"measured {age(fabric.measured_at, now)} ago in {fabric.report}{expires}"
+    report = f" in {fabric.report}" if fabric.report else ""
+    yield f"measured {age(fabric.measured_at, now)} ago{report}{expires}"
     if pool.status.longest_prompt_within_budget is not None:
         yield f"longest prompt within the budget: {pool.status.longest_prompt_within_budget} tokens"
 
