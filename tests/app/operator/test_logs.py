@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+import kopf
 import pytest
 
+from kvgate.app.operator import watching
+from kvgate.app.operator.handlers import log_in, register
+from kvgate.app.operator.intake import Intake
 from kvgate.app.operator.logs import LOGGER, LONGEST_FOREIGN, JSONLines, threads_confess
+from kvgate.app.operator.watching import settings
+from tests.app.operator.memory_ground import until
+from tests.app.operator.test_command import KUBECONFIG
 
 
 def line(logger: str, message: str, error: BaseException | None = None) -> dict[str, str]:
@@ -77,3 +87,44 @@ def test_a_thread_that_breaks_is_told_in_a_line(caplog: pytest.LogCaptureFixture
     assert (told["message"], told["thread"]) == ("a thread of the operator broke", "rate")
     assert "ZeroDivisionError" in told["traceback"]
     assert threading.excepthook is before
+
+
+def test_while_the_api_server_cannot_be_reached_the_log_is_short_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kopf's own words for it, by its real watches; it gives up at once here, and not after 7 s."""
+
+    def hasty(executor: ThreadPoolExecutor, **more: bool) -> kopf.OperatorSettings:
+        made = settings(executor, **more)
+        made.networking.error_backoffs = (0.05,)
+        return made
+
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(JSONLines().format(record))  # type: ignore[method-assign]
+    (tmp_path / "kubeconfig").write_text(KUBECONFIG)
+    monkeypatch.setattr(watching, "settings", hasty)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+
+    def registry() -> kopf.OperatorRegistry:
+        made = kopf.OperatorRegistry()
+        register(made, Intake(lambda _: None))
+        log_in(made, str(tmp_path / "kubeconfig"))
+        return made
+
+    watches = watching.Watching(registry, (), lambda: None)
+    thread = threading.Thread(target=watches.run, daemon=True)
+    logging.getLogger().addHandler(handler)
+    try:
+        thread.start()
+        until(lambda: any("the watches ended" in line for line in lines), 30)
+    finally:
+        watches.stop()
+        thread.join(30)
+        gc.collect()  # what asyncio says of tasks that nobody awaited, it says when they go
+        logging.getLogger().removeHandler(handler)
+
+    told = [json.loads(line) for line in lines]
+    assert [line for line in lines if "\n" in line or len(line) > 500] == []
+    assert [line for line in told if "traceback" in line] == []
+    assert any(line.get("error", "").startswith("ClientConnectorError") for line in told)
