@@ -115,7 +115,7 @@ class Meters:
         """A pool was read, or this status of it was written. Its counters begin at 0, so that the first rise shows."""
         with self._lock:
             before = self._pools.get(pool.key)
-            self._pools[pool.key] = Watched(pool, status, before.failures if before else 0)
+            self._pools[pool.key] = Watched.of(pool, status, before.failures if before else 0)
         for entry in status.capabilities:
             self._rollbacks.labels(pool.namespace, pool.name, entry.name.value)
         for noted in status.history:

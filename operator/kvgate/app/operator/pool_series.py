@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kvgate.api.status import Estimate, FabricStatus, LayerStatus, PoolStatus
-from kvgate.api.words import Capability, ConditionStatus
+from kvgate.api.words import Capability, ConditionStatus, Mode
 from kvgate.core.memory import Action, of
 from kvgate.core.world import Pool
 
@@ -18,15 +18,25 @@ Points = Iterable[tuple[tuple[str, ...], float]]
 
 @dataclass(frozen=True)
 class Watched:
-    """A pool, its status as it was last read or written, and how many of its turns have failed in a row."""
+    """A pool, its status as it was last read or written, and how many of its turns have failed in a row.
 
-    pool: Pool
+    Nothing else of the pool is held: what a turn read beside it may be large.
+    """
+
+    namespace: str
+    name: str
+    mode: Mode
+    target: str
     status: PoolStatus
     failures: int = 0
 
+    @classmethod
+    def of(cls, pool: Pool, status: PoolStatus, failures: int = 0) -> Watched:
+        return cls(pool.namespace, pool.name, pool.spec.mode, pool.spec.target_ref.name, status, failures)
+
     @property
     def labels(self) -> tuple[str, str]:
-        return (self.pool.namespace, self.pool.name)
+        return (self.namespace, self.name)
 
 
 @dataclass(frozen=True)
@@ -41,7 +51,7 @@ class Series:
 
 
 def info(watched: Watched, _: datetime) -> Points:
-    yield (watched.pool.spec.mode.value, watched.pool.spec.target_ref.name), 1.0
+    yield (watched.mode.value, watched.target), 1.0
 
 
 def conditions(watched: Watched, _: datetime) -> Points:
