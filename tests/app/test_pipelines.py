@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from sarif_pydantic import Sarif
 
 from kvgate.app.pipelines import Check, Level, junit, sarif
 from kvgate.edge.yamlplaces import Named, Places
@@ -35,6 +36,7 @@ TOKENS_LINE = GOOD.count("\n") + 1 + 9
 def results(text: str) -> list[dict[str, Any]]:
     """The results of a SARIF log, each with a rule that is declared."""
     log = json.loads(text)
+    Sarif.model_validate(log)
     assert log["version"] == "2.1.0"
     (run,) = log["runs"]
     rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]

@@ -16,6 +16,9 @@ from urllib.request import urlopen
 
 import pytest
 import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from tests.app.operator.test_shell import DEPLOYMENTS, WORKERS, sample_pool
 from tests.cluster.access import Access, write_kubeconfig
@@ -46,6 +49,27 @@ def test_it_has_what_grafana_asks_of_a_dashboard() -> None:
     assert "id" not in DASHBOARD, "the id is the database's"
     assert {"from", "to"} == set(DASHBOARD["time"])
     assert VARIABLES["datasource"]["type"] == "datasource"
+
+
+def test_grafanas_own_model_reads_all_of_it() -> None:
+    """What the model does not know it drops; a query's definition is what the editor shows of a variable."""
+    register_default_plugins()
+    read = json.loads(JSONEncoder().encode(Dashboard.from_json(DASHBOARD)))
+
+    assert {loss for loss in dropped(DASHBOARD, read) if not loss.endswith("/definition")} == set()
+
+
+def dropped(before: object, after: object, place: str = "") -> Iterator[str]:
+    """Where something was that is not there any more, or is another; what is empty need not be said again."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key, value in before.items():
+            if value not in ({}, [], "", None, False):
+                yield from dropped(value, after.get(key), f"{place}/{key}")
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for index, (value, other) in enumerate(zip(before, after, strict=True)):
+            yield from dropped(value, other, f"{place}[{index}]")
+    elif before != after:
+        yield place
 
 
 def test_each_panel_is_known_to_grafana_and_has_an_id_of_its_own() -> None:
