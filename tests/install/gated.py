@@ -11,6 +11,7 @@ from tests.cluster.access import Document
 from tests.e2e import documents
 
 MODE = documents.MODE
+DISK = "DYN_KVBM_DISK_CACHE_GB"
 GATED, FREE = "gated", "free"
 OFF, ON = ("agg", "agg"), ("prefill", "decode")
 
@@ -55,9 +56,10 @@ def with_flag(*words: str) -> Callable[[Document], Document]:
 
 
 def with_env(**entry: object) -> Callable[[Document], Document]:
-    """Without the mode that is there, and with this entry."""
+    """With this entry in place of the mode and of whatever has its name."""
+    gone = {MODE, entry["name"]}
     return lambda document: _changed(
-        document, lambda c: c.update(env=[*(e for e in c.get("env", ()) if e["name"] != MODE), entry])
+        document, lambda c: c.update(env=[*(e for e in c.get("env", ()) if e["name"] not in gone), entry])
     )
 
 
@@ -65,6 +67,11 @@ def _changed(document: Document, change: Callable[[Document], None]) -> Document
     changed = copy.deepcopy(document)
     change(workers(changed)[0])
     return changed
+
+
+def without_disk(document: Document) -> Document:
+    """It names KVBM's disk, and gives it no room."""
+    return with_env(name=DISK, value="0")(document)
 
 
 def annotated(document: Document) -> Document:

@@ -38,13 +38,18 @@ def police(plane: Plane) -> None:
     access.wait_established(*(yaml.safe_load(text)["metadata"]["name"] for text in render().values()))
     access.apply(namespace(GATED, **{"kvgate.dev/enforce": "true"}), namespace(FREE))
     for name, (modes, _, _) in STATES.items():
-        access.apply(deployment(name, modes))
+        access.apply(stored(name, modes))
     access.apply(deployment("free", namespace=FREE), pool("free", FREE))
     access.apply(*(pool(name, **spec) for name, (_, _, spec) in STATES.items()))
     stand(plane, GATED, {name: standing for name, (_, standing, _) in STATES.items()})
     stand(plane, FREE, {"free": HELD})
     access.kubectl("apply", "-k", ROOT / "manifests" / "admission", check=True)
     eventually(lambda: in_force(plane), 60)
+
+
+def stored(name: str, modes: tuple[str, str]) -> Document:
+    made = deployment(name, modes)
+    return gated.without_disk(made) if name.startswith("storage") else made
 
 
 def stand(plane: Plane, where: str, standings: dict[str, Standing]) -> None:

@@ -75,7 +75,7 @@ def test_a_way_round_the_variable_is_seen(policed: Plane, change: Callable[[Docu
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param(gated.with_env(name="DYN_KVBM_DISK_CACHE_GB", value="100"), id="KVBM's disk"),
+        pytest.param(gated.with_env(name=gated.DISK, value="100"), id="KVBM's disk, which had no room"),
         pytest.param(gated.with_env(name="LMCACHE_REMOTE_URL", value="redis://r:6379"), id="LMCache's remote"),
         pytest.param(
             gated.with_flag("--kv-transfer-config", '{"kv_connector":"LMCacheConnectorV1","kv_role":"kv_both"}'),
@@ -94,10 +94,11 @@ def test_external_storage_is_a_capability_of_its_own(policed: Plane, change: Cal
     assert policed.replace(change(deployment("off-held"))).done, "no criteria, no gate"
 
 
-def test_host_memory_is_no_external_storage(policed: Plane) -> None:
-    change = gated.with_env(name="DYN_KVBM_CPU_CACHE_GB", value="100")
-
-    assert policed.replace(change(deployment("storage"))).done
+@pytest.mark.parametrize(
+    ("name", "value"), [("DYN_KVBM_CPU_CACHE_GB", "100"), ("LMCACHE_LOCAL_DISK", "None"), ("LMCACHE_REMOTE_URL", "")]
+)
+def test_host_memory_and_what_is_switched_off_are_no_external_storage(policed: Plane, name: str, value: str) -> None:
+    assert policed.replace(gated.with_env(name=name, value=value)(deployment("storage"))).done
 
 
 def test_a_deployment_that_is_being_deleted_may_be_written(policed: Plane) -> None:

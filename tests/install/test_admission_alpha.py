@@ -62,7 +62,7 @@ def older() -> Iterator[Plane]:
         access.apply(crd | {"spec": spec}, namespace(GATED, **{"kvgate.dev/enforce": "true"}))
         access.wait_established("dynamographdeployments.nvidia.com")
         plane = Plane(access, ledger)
-        criteria = {"disaggregation": {}, "kvStorage": {}}
+        criteria: Document = {"disaggregation": {}, "kvStorage": {}}
         for name, modes in STATES.items():
             access.apply(deployment(name, modes), pool(name, criteria=criteria))
             kept = access.get("kvpool", name, "-n", GATED)

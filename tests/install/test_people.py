@@ -77,6 +77,12 @@ def test_who_writes_pools_approves_nothing_and_who_approves_writes_no_pool(peopl
     assert "must be the user who creates" in people.create("approver", mine).says
 
 
+def test_a_tenant_reaches_no_other_tenants_deployment(people: People) -> None:
+    """A pool names a deployment of its own namespace; there is no way to say another, and no right to write there."""
+    assert "forbidden" in people.create("gitops", pool("theirs", gated.FREE)).says
+    assert "unknown field" in people.create("gitops", pool("far", targetRef={"name": "free", "namespace": "free"})).says
+
+
 def test_an_approval_may_be_revoked_and_not_changed(people: People) -> None:
     written = gated.approval(user("approver"), name="kept")
     people.by_name["approver"].kubectl("create", "-f", "-", input=yaml.safe_dump(written), check=True)
