@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.cluster.cache import CannotRunError, cache_root, fingerprint, made_once, say
 
 GOBINS = Path(__file__).parents[1] / "gobins"
-OLDEST_GO = (1, 25)
+OLDEST_GO = (1, 26)
 
 
 @dataclass(frozen=True)

@@ -40,14 +40,14 @@ def write(text: str, path: Path) -> None:
 def test_without_go_one_line_says_what_to_do(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(programs))
 
-    with pytest.raises(CannotRunError, match=r"^Go 1\.25 or newer is not on PATH: install it, or run `make test`"):
+    with pytest.raises(CannotRunError, match=r"^Go 1\.26 or newer is not on PATH: install it, or run `make test`"):
         binary("etcd")
 
 
 def test_a_go_that_is_too_old_is_refused_before_it_builds(programs: Path) -> None:
     install_go(programs, "go1.19.8")
 
-    with pytest.raises(CannotRunError, match=r"^Go on PATH is go1\.19\.8, and 1\.25 is the oldest that works"):
+    with pytest.raises(CannotRunError, match=r"^Go on PATH is go1\.19\.8, and 1\.26 is the oldest that works"):
         binary("etcd")
 
 
