@@ -53,11 +53,11 @@ class IbReadBw:
 
     def problem(self) -> Ran | None:
         if shutil.which(self.program) is None:
-            return Ran(trouble=Trouble.TOOL_MISSING, message="ib_read_bw (perftest) is not installed in the image")
+            return Ran(trouble=Trouble.TOOL_MISSING, message="ib_read_bw (perftest) is not installed")
         if self.paced_bits_per_second is not None:
             return Ran(trouble=Trouble.TOOL_FAILED, message="ib_read_bw cannot be paced here")
         if rdma_port(self.devices) is None:
-            message = "no active RDMA port in the probe's pod: it must ask for the workers' RDMA device"
+            message = "there is no active RDMA port: a probe's pod must ask for the workers' RDMA device"
             return Ran(trouble=Trouble.TOOL_FAILED, message=message)
         return None
 

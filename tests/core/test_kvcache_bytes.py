@@ -54,6 +54,32 @@ def test_3216_tokens_of_qwen3_06b_are_351_75_mib() -> None:
     assert qwen3_06b().bytes_for(3216, 16) / MIB == 351.75
 
 
+@pytest.mark.parametrize(
+    ("layout", "block_tokens", "ranks", "size"),
+    [
+        pytest.param(qwen3_06b(), 16, 1, 32_768, id="keys of one layer in a block: 16 x 8 x 128 x 2 B"),
+        pytest.param(qwen3_06b(), 32, 1, 65_536, id="of a larger block more"),
+        pytest.param(qwen3_06b(), 16, 4, 8_192, id="ranks share the heads out"),
+        pytest.param(qwen3_06b(), 16, 32, 4_096, id="but no head is cut"),
+        pytest.param(
+            made(bytes_per_token=1152 * 61, full_layers=61, is_mla=True), 64, 8, 73_728, id="a latent is one, and whole"
+        ),
+        pytest.param(
+            made(bytes_per_token=0, windows=(Window(40_960, 1024),), windowed_layers=10, kv_heads=8),
+            16,
+            1,
+            32_768,
+            id="layers with windows, where there are no others",
+        ),
+        pytest.param(made(family=Family.DECLARED), 16, 1, None, id="a declared number knows no layers"),
+    ],
+)
+def test_one_transfer_is_what_one_layers_keys_take_in_a_block(
+    layout: KVLayout, block_tokens: int, ranks: int, size: int | None
+) -> None:
+    assert layout.descriptor_bytes(block_tokens, ranks) == size
+
+
 @pytest.mark.parametrize(("tokens", "seconds"), [(3216, 3.382), (1608, 1.700)])
 def test_seconds_at_104_mib_per_second(tokens: int, seconds: float) -> None:
     assert qwen3_06b().bytes_for(tokens, 16) / (104 * MIB) == pytest.approx(seconds, rel=0.01)

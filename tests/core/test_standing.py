@@ -181,6 +181,12 @@ def test_what_is_not_ours_or_no_longer_true_fills_nothing_in(older: Evidence) ->
     [
         pytest.param(everywhere(), everywhere(streams=1), False, id="more streams than then"),
         pytest.param((*everywhere(), *map(endpoint, PATHS)), everywhere(), False, id="the KV transport besides"),
+        pytest.param(
+            (*everywhere(), *(endpoint(one, piece_bytes=16_384) for one in PATHS)),
+            (*everywhere(), *(endpoint(one, piece_bytes=32_768) for one in PATHS)),
+            False,
+            id="smaller pieces, as of another model",
+        ),
         pytest.param(everywhere(), (*everywhere(), *map(endpoint, PATHS)), True, id="the KV transport no longer"),
     ],
 )

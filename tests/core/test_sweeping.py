@@ -7,7 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from kvgate.core.evidence import NodeIdentity, Path
+from kvgate.core.kvcache import Family, KVLayout
 from kvgate.core.steps import Measure
+from kvgate.core.world import KVKnown
 from tests.core import cases
 from tests.core.worlds import FAST, SLOW, Scene, closed, opened, proposed
 
@@ -78,6 +80,16 @@ def test_a_sweep_covers_every_path_in_use_and_none_from_a_node_to_itself() -> No
     step = measure(Scene(evidence=(), nodes=cases.nodes(prefill=("p1", "both"), decode=("d1", "both"))))
     assert step is not None
     assert step.paths == (Path("p1", "d1"), Path("p1", "both"), Path("both", "d1"))
+
+
+def test_the_kv_transport_is_asked_for_pieces_as_the_model_has_them_or_the_pool_says() -> None:
+    bare = Scene(evidence=())
+    layout = KVLayout(Family.GQA, 114_688, (), 0, "bfloat16", "", "", full_layers=28, kv_heads=8)
+    known = bare.but(kv=KVKnown(layout, 114_688, 16, "config", "", "digest"))
+    split = known.asking(model__kvCache__tensorParallel__prefill=4)
+    said = known.asking(fabric__probe__endpoint__descriptorBytes=1024)
+    steps = [measure(scene) for scene in (bare, known, split, said)]
+    assert [step.descriptor_bytes for step in steps if step] == [32_768, 32_768, 8_192, 1024]
 
 
 def test_a_request_is_acknowledged_with_the_sweep_that_answers_it() -> None:

@@ -158,8 +158,8 @@ class EndpointProbe(Wire):
     """What nixl does: read pulls from the decode side, write pushes from the prefill side. ucx_get always reads."""
     duration: PositiveDuration = PositiveDuration("5s")
     """Length of one measurement, in the same meeting of two nodes as the link's."""
-    descriptor_bytes: Annotated[int, Field(ge=1, le=1 << 30)] = 32768
-    """Size of one transfer: what a KV block is split into."""
+    descriptor_bytes: Annotated[int, Field(ge=1, le=1 << 30)] | None = None
+    """Size of one transfer: what a KV block is split into. Default: by the model's KV layout, else 32768."""
     memory: Memory = Memory.HOST
     """The memory that bytes leave and reach."""
 

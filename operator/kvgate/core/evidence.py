@@ -84,7 +84,7 @@ class Sample:
     `set_up_seconds` from the start of the tool to its first measured transfer. `lanes` are the transport's own words
     for what carried the bytes, `sums_equal` whether the data arrived as they were, None where the tool does not check.
     `loaded_round_trip_seconds` is the mean that the sender's kernel saw while the test ran. `tool_version` is what the
-    tool says that it is, "" where it does not.
+    tool says that it is, "" where it does not. `piece_bytes` is what one transfer of a tool that moves pieces was.
     `starved` says which end did not get the processor that it asked for: the path may carry more than the number says.
     """
 
@@ -119,6 +119,7 @@ class Sample:
     set_up_seconds: float | None = None
     loaded_round_trip_seconds: float | None = None
     tool_version: str = ""
+    piece_bytes: int | None = None
     lanes: tuple[str, ...] = ()
     sums_equal: bool | None = None
     starved: str = ""

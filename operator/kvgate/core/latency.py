@@ -1,4 +1,4 @@
-"""How long paths take, apart from what they carry: a round trip idle and under load, and the first transfer's set-up."""
+"""How long paths take, apart from what they carry: a round trip idle and under load, and a first transfer's set-up."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from kvgate.api.pool import Probe
 from kvgate.api.words import Capability
 from kvgate.core.benchmark_criteria import workload
+from kvgate.core.descriptors import USUAL_BYTES
 from kvgate.core.judging import Case
 from kvgate.core.target import TargetView
 from kvgate.core.world import KVKnown
@@ -63,6 +64,8 @@ def _probe(probe: Probe) -> dict[str, object]:
     for part, name in _LATER_PROBE:
         if said[part][name] == plain[part][name]:
             del said[part][name]
+    if said["endpoint"]["descriptorBytes"] is None:
+        said["endpoint"]["descriptorBytes"] = USUAL_BYTES
     return dict(said)
 
 

@@ -10,7 +10,7 @@ from kvgate.core.evidence import Evidence, NodeIdentity, Path
 from kvgate.core.moments import later
 
 _Test = tuple[str | int, ...]
-"""How a path is tested: layer, tool, operation, streams, phase."""
+"""How a path is tested: layer, tool, operation, streams, phase, size of a piece."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def _alike(older: Evidence, newer: Evidence, made: frozenset[_Test]) -> bool:
 
 
 def _tests(sweep: Evidence) -> frozenset[_Test]:
-    return frozenset((s.layer, s.tool, s.operation, s.streams, s.phase) for s in sweep.samples)
+    return frozenset((s.layer, s.tool, s.operation, s.streams, s.phase, s.piece_bytes or 0) for s in sweep.samples)
 
 
 def _versions(sweep: Evidence) -> Mapping[str, frozenset[str]]:

@@ -30,6 +30,8 @@ class Measure:
     prefill: frozenset[str] = frozenset()
     """The pool's prefill nodes. Some paths are tested the other way round, so that their sources do not tell."""
     apart: Apart = ONE_BY_ONE
+    descriptor_bytes: int | None = None
+    """What the KV transport moves at a time; None leaves it to the tool."""
 
     def stands_for_prefill(self, node: str) -> bool:
         """Whether what measures on this node stands for a prefill worker; for a decode worker otherwise."""

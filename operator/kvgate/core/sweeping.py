@@ -10,6 +10,7 @@ from kvgate.api.words import SweepExtent
 from kvgate.core import text
 from kvgate.core.apart import apart
 from kvgate.core.clearing import NOT_CLEARED, unlooked_once
+from kvgate.core.descriptors import descriptor_bytes
 from kvgate.core.evidence_criteria import POD_NODES
 from kvgate.core.extent import at_once, chosen, jitter, measurable, sample_of
 from kvgate.core.findings import Finding
@@ -58,7 +59,18 @@ def measuring(case: Case, meant: SweepStatus) -> Measure:
     paths = chosen(case, meant.extent, meant.number, meant.started_at)
     limits, in_use = at_once(case), len({*paths, *measurable(case)})
     prefill = frozenset(case.world.nodes.prefill)
-    return Measure(meant.run_id, paths, meant.reason, meant.extent, meant.number, limits, in_use, prefill, apart(case))
+    return Measure(
+        run_id=meant.run_id,
+        paths=paths,
+        reason=meant.reason,
+        extent=meant.extent,
+        number=meant.number,
+        at_once=limits,
+        in_use=in_use,
+        prefill=prefill,
+        apart=apart(case),
+        descriptor_bytes=descriptor_bytes(case),
+    )
 
 
 def _extent(case: Case, judged: tuple[Judged, ...]) -> SweepExtent:

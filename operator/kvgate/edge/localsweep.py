@@ -20,7 +20,8 @@ from kvgate.probe.asked import further_steps
 from kvgate.probe.identities import identified, tools
 from kvgate.probe.plan import LinkTest, SweepPlan, plan_phases
 from kvgate.probe.results import Setting, read_logs
-from kvgate_probe.wire import DATA_PORTS
+from kvgate_probe.ib_tool import IbReadBw
+from kvgate_probe.wire import DATA_PORTS, Step
 
 _START_SECONDS = 60.0
 _ROUND_SECONDS = 20.0
@@ -40,8 +41,7 @@ class LocalSweep:
 
     def __call__(self, pool: Pool, objects: Objects, step: Measure) -> Evidence:
         """The evidence of one sweep. Raises MeasureError when a node is not played by this host."""
-        if pool.spec.fabric.probe.link.tool is not LinkTool.IPERF3:
-            raise MeasureError(f"fabric.probe.link.tool {pool.spec.fabric.probe.link.tool} is not run by this version")
+        _check_device(pool)
         by_name = {node.identity.name: node for node in objects.nodes}
         names = sorted({name for path in step.paths for name in (path.source, path.destination)})
         nodes = [_playable(name, by_name.get(name)) for name in names]
@@ -68,6 +68,17 @@ class LocalSweep:
         )
 
 
+def _check_device(pool: Pool) -> None:
+    """Raises MeasureError where RDMA is to be measured on a host that cannot."""
+    probe = pool.spec.fabric.probe
+    if probe.link.tool is not LinkTool.IB_READ_BW:
+        return
+    problem = IbReadBw(Step(probe.link.tool.value, probe.link.streams, probe.link.duration.seconds)).problem()
+    if problem is not None:
+        what = f"pool {pool.key}: fabric.probe.link.tool is {probe.link.tool}, and on this host {problem.message}"
+        raise MeasureError(f"{what}; its owner must set iperf3, or measure where the device is")
+
+
 def _playable(name: str, node: NodeView | None) -> NodeView:
     if node is not None and node.namespace and not (NAMESPACES / node.namespace).exists():
         what = f"node {name} is played by network namespace {node.namespace}, which does not exist on this host"
@@ -85,8 +96,9 @@ def _plan(pool: Pool, step: Measure, nodes: Sequence[NodeView]) -> SweepPlan:
         duration_seconds=probe.link.duration.seconds,
         streams=probe.link.streams,
         port=probe.port,
+        tool=probe.link.tool.value,
         paced_bits_per_second=round(min(paces) * 8) if paces else None,
-        further=further_steps(probe),
+        further=further_steps(probe, step.descriptor_bytes),
     )
     return plan_phases(step, pool.uid, test, probe.phases)
 

@@ -89,6 +89,20 @@ class KVLayout:
         shared = max(1.0, ranks / self.kv_heads) if self.kv_heads else 1.0
         return shared + (ranks - shared) * self.copied_bytes_per_token / max(1, self.bytes_per_token)
 
+    def descriptor_bytes(self, block_tokens: int, ranks: int) -> int | None:
+        """Bytes of one transfer between two ranks: one layer's keys, or its values, of one block; None where the layers
+        are not known.
+
+        perToken·block / layers, halved but for MLA's one latent, over the ranks that share the heads out: the larger of
+        both engines' tensor parallelism, and no more than there are heads.
+        """
+        kept = self.bytes_per_token or sum(window.bytes_per_token for window in self.windows)
+        layers = self.full_layers if self.bytes_per_token else self.windowed_layers
+        if not layers or not kept:
+            return None
+        shares = 1 if self.is_mla else 2 * max(1, min(ranks, self.kv_heads or ranks))
+        return max(1, kept * max(1, block_tokens) // (layers * shares))
+
 
 def _whole_blocks(tokens: int, block_tokens: int) -> int:
     block = max(1, block_tokens)

@@ -210,7 +210,7 @@ def _planned(pool: Pool, step: Measure, policy: ProbePolicy) -> Schedule:
         probe.port,
         tool=probe.link.tool.value,
         most_bytes=policy.most_bytes,
-        further=further_steps(probe),
+        further=further_steps(probe, step.descriptor_bytes),
     )
     return plan_phases(step, pool.uid, test, probe.phases).schedule
 
