@@ -57,6 +57,7 @@ def sample_of(test: Test, schedule: Schedule, measured_at: datetime, outcome: Ac
         round_trip_seconds=teller.round_trip_seconds if teller else None,
         set_up_seconds=_set_up(teller, accepted),
         loaded_round_trip_seconds=numbers.loaded_round_trip_seconds if numbers else None,
+        piece_bytes=step.piece_bytes,
         tool_version=accepted.version if accepted else "",
         lanes=accepted.lanes if accepted else (),
         sums_equal=accepted.sums_equal if accepted else None,
