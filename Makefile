@@ -5,7 +5,7 @@ PYTHON := $(VENV)/python
 export PATH := $(CURDIR)/$(VENV):$(PATH)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test e2e build cluster cluster-down kind crds reasons lint fmt lock bench clean
+.PHONY: help demo test e2e build images cluster cluster-down kind crds reasons lint fmt lock bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,10 @@ build: ## make the wheel and the sdist in dist/, and run the wheel outside this 
 	@rm -rf dist
 	@$(PYTHON) -m build --no-isolation --outdir dist .
 	@$(PYTHON) .ci/wheel_check.py dist
+
+images: ## pack both images as OCI archives in dist/images, with bills of materials; needs no Docker engine (root, Debian)
+	@.ci/bootstrap test
+	@$(PYTHON) -m tests.cluster.make_images dist/images
 
 cluster: ## start a real three-node Kubernetes to play with, and print its KUBECONFIG (root, Linux)
 	@.ci/bootstrap test

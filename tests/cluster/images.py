@@ -1,5 +1,6 @@
 """Packs container images without a Docker engine: Debian packages and our own files, as an OCI archive."""
 
+import gzip
 import hashlib
 import io
 import json
@@ -27,6 +28,12 @@ PROBE_USER = 65532
 PRUNED = ("usr/share/doc/", "usr/share/man/", "usr/share/locale/", "usr/share/perl", "usr/share/lintian/")
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 LAYER = "application/vnd.oci.image.layer.v1.tar"
+ZIPPED = f"{LAYER}+gzip"
+NOTE_PACKAGES = (
+    'mkdir -p "$1/var/lib/dpkg/status.d"; for deb in "$1"/var/cache/apt/archives/*.deb; do '
+    'dpkg-deb -f "$deb" > "$1/var/lib/dpkg/status.d/$(dpkg-deb -f "$deb" Package)"; done'
+)
+"""Which packages lie in an image stands where scanners look for it in images without a package manager."""
 CONFIG = "application/vnd.oci.image.config.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
@@ -74,9 +81,13 @@ def pause_image(directory: Path) -> Path:
 
 def probe_image(directory: Path) -> Path:
     """Pack the walker as it is in this checkout, with what it needs of Debian's packages, into `directory`."""
+    return pack(PROBE, probe_layers(), directory / "probe.tar")
+
+
+def probe_layers() -> list[bytes]:
     files = accounts("probe")
     files += [(f"opt/kvgate/{p.relative_to(PROBES)}", p.read_bytes(), 0o644) for p in probe_sources()]
-    return pack(PROBE, [debian_layer().read_bytes(), layer(files)], directory / "probe.tar")
+    return [debian_layer().read_bytes(), layer(files)]
 
 
 def probe_sources() -> list[Path]:
@@ -92,15 +103,16 @@ def accounts(user: str) -> list[tuple[str, bytes, int]]:
     return [("etc/passwd", passwd.encode(), 0o644), ("etc/group", group.encode(), 0o644)]
 
 
-def pack(image: Image, layers: Sequence[bytes], target: Path) -> Path:
+def pack(image: Image, layers: Sequence[bytes], target: Path, *, zipped: bool = False) -> Path:
     """Write an OCI archive to `target`; the same image and layers give the same bytes."""
     config = image.config(layers)
+    blobs = [gzip.compress(layer, 6, mtime=0) for layer in layers] if zipped else layers
     manifest = _json(
         {
             "schemaVersion": 2,
             "mediaType": MANIFEST,
             "config": _descriptor(CONFIG, config),
-            "layers": [_descriptor(LAYER, layer) for layer in layers],
+            "layers": [_descriptor(ZIPPED if zipped else LAYER, blob) for blob in blobs],
         }
     )
     names = {"io.containerd.image.name": image.reference, "org.opencontainers.image.ref.name": image.reference}
@@ -109,7 +121,7 @@ def pack(image: Image, layers: Sequence[bytes], target: Path) -> Path:
     with tarfile.open(target, "w") as archive:
         _add(archive, "oci-layout", _json({"imageLayoutVersion": "1.0.0"}))
         _add(archive, "index.json", index)
-        for blob in (*layers, config, manifest):
+        for blob in (*blobs, config, manifest):
             _add(archive, f"blobs/sha256/{hashlib.sha256(blob).hexdigest()}", blob)
     return target
 
@@ -117,7 +129,9 @@ def pack(image: Image, layers: Sequence[bytes], target: Path) -> Path:
 def debian_layer(packages: Sequence[str] = PROBE_PACKAGES) -> Path:
     """These packages and what they depend on, from this system's own release: downloaded once, then cached."""
     release = _os_release()
-    key = fingerprint(release["ID"], release["VERSION_CODENAME"], platform.machine(), *packages, *PRUNED)
+    key = fingerprint(
+        release["ID"], release["VERSION_CODENAME"], platform.machine(), *packages, *PRUNED, NOTE_PACKAGES, "no times"
+    )
     return made_once(cache_root() / "images" / f"debian-{key}.tar", lambda path: _bootstrap(release, packages, path))
 
 
@@ -133,6 +147,7 @@ def _bootstrap(release: Mapping[str, str], packages: Sequence[str], target: Path
         [
             *("mmdebstrap", "--quiet", "--variant=extract", f"--components={components}"),
             *("--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr", f"--include={','.join(packages)}"),
+            f"--extract-hook={NOTE_PACKAGES}",
             *(release["VERSION_CODENAME"], str(whole)),
         ],
         check=False,
@@ -147,12 +162,14 @@ def _bootstrap(release: Mapping[str, str], packages: Sequence[str], target: Path
 
 
 def _prune(whole: Path, target: Path) -> None:
-    """Leave out what no program reads, and device nodes, which the runtime makes itself."""
+    """Leave out what no program reads, device nodes, which the runtime makes itself, and when it was fetched: the same
+    packages make the same bytes."""
     with tarfile.open(whole) as source, tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as kept:
         for member in source:
             name = member.name.removeprefix("./")
             if name.startswith(PRUNED) or member.isdev():
                 continue
+            member.mtime, member.pax_headers = 0, {}
             kept.addfile(member, source.extractfile(member) if member.isreg() else None)
 
 

@@ -26,6 +26,8 @@ OPERATOR = Image(
 )
 LOCK, PROJECT = ROOT / "requirements.lock", ROOT / "pyproject.toml"
 SOURCES = ("operator/kvgate", "probes/kvgate_bench", "probes/kvgate_probe")
+OF_THIS_BUILD = (b"direct_url.json", b"uv_cache.json")
+"""Where the wheel lay and when: left out, so that two builds are the same."""
 NOT_A_PIN = re.compile(r"^ *(--hash=|#)")
 
 
@@ -119,12 +121,19 @@ def _packages() -> str:
     return f"{HOME}/lib/python{python_minor()}/site-packages"
 
 
+def _recorded(content: bytes) -> bytes:
+    return b"".join(line for line in content.splitlines(True) if not any(name in line for name in OF_THIS_BUILD))
+
+
 def _placed(site: Path) -> Iterator[tuple[str, bytes, int]]:
     """An installed tree as it lies in the image, its commands run by the image's interpreter."""
     for path in sorted(path for path in site.rglob("*") if path.is_file()):
         within = path.relative_to(site)
+        if path.name.encode() in OF_THIS_BUILD:
+            continue
         if within.parts[0] == "bin":
             _, _, rest = path.read_bytes().partition(b"\n")
             yield f"{HOME}/{within}", f"#!{INTERPRETER}\n".encode() + rest, 0o755
         else:
-            yield f"{_packages()}/{within}", path.read_bytes(), 0o644
+            content = path.read_bytes()
+            yield f"{_packages()}/{within}", _recorded(content) if path.name == "RECORD" else content, 0o644
