@@ -17,8 +17,10 @@ from kvgate.app.operator.meters import Meters
 from kvgate.core.steps import Enable, Step
 from kvgate.core.target import Switch
 from kvgate.core.world import Pool, World
-from kvgate.edge.cluster.client import Client
+from kvgate.edge.cluster.client import POOLS, Client
+from kvgate.edge.cluster.refusals import NotFound
 from kvgate.edge.connection import credentials
+from kvgate.edge.errors import PoolGoneError
 from tests.core.event_looks import seen
 from tests.core.worlds import FAST, NOW, ROUTING, Scene, proposed
 
@@ -36,12 +38,17 @@ def begin() -> Scene:
 
 @dataclass
 class StagedGround:
-    """It plays what the cluster's ground documents, for whichever pool the watches tell of."""
+    """It plays what the cluster's ground documents, for whichever pool the watches tell of and the server still has."""
 
+    client: Client
     scenes: dict[str, Scene] = field(default_factory=dict)
 
     def observe(self, key: str) -> tuple[Pool, World]:
         namespace, _, name = key.partition("/")
+        try:
+            self.client.get(POOLS, namespace, name)
+        except NotFound as error:
+            raise PoolGoneError(f"InferencePool {key} is gone") from error
         scene = self.scenes.setdefault(key, begin())
         events = seen()
         return replace(scene.pool, namespace=namespace, name=name), replace(scene.world, events=events)
@@ -63,7 +70,7 @@ def run(kubeconfig: str, namespace: str, port: str) -> int:
     calls = Calls(time.monotonic, meters.called)
     client = Client(credentials(kubeconfig), observer=calls.begun)
     options = OperatorOptions((namespace,), None, kubeconfig, namespace, int(port))
-    ground: Callable[..., StagedGround] = lambda *_: StagedGround()  # noqa: E731
+    ground: Callable[..., StagedGround] = lambda *_: StagedGround(client)  # noqa: E731
     return run_operator(options, client, ground, meters, calls)
 
 

@@ -125,6 +125,11 @@ def asked(url: str, path: str, **words: str) -> Any:
         return json.load(answer)["data"]
 
 
+def page(port: int) -> str:
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+        return str(answer.read().decode())
+
+
 def instant(url: str, expr: str) -> list[dict[str, Any]]:
     chosen = expr.replace("$namespace", ".*").replace("$pool", ".*")
     found: list[dict[str, Any]] = asked(url, "query", query=chosen)["result"]
@@ -132,7 +137,7 @@ def instant(url: str, expr: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.api
-def test_every_query_is_answered_by_a_prometheus_that_scrapes_an_operator(
+def test_every_query_is_answered_by_a_prometheus_that_scrapes_an_operator_and_series_go_with_their_pool(
     control_plane: Access, tmp_path: Path
 ) -> None:
     control_plane.load_crds(sorted((ROOT / "crds").glob("*.yaml")))
@@ -158,4 +163,6 @@ def test_every_query_is_answered_by_a_prometheus_that_scrapes_an_operator(
         for name in ("namespace", "pool"):
             assert asked(url, f"label/{name}/values", **{"match[]": "kvgate_pool_info"})
         control_plane.kubectl("delete", "inferencepools.kvgate.dev", "qwen3", "-n", NAMESPACE, "--wait=false")
+        eventually(lambda: 'pool="' not in page(port), 10)
+        assert "kvgate_leading 1.0" in page(port)
     control_plane.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
