@@ -10,7 +10,7 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap
+from matplotlib.colors import Colormap, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
@@ -83,10 +83,8 @@ def _seen(cells: Sequence[Sequence[Cell]]) -> Any:
     return np.ma.masked_equal(numbers, Cell.UNMEASURED)
 
 
-def _map(theme: Theme) -> ListedColormap:
-    found = ListedColormap([*theme.bands, theme.alarm, theme.doubt, theme.faint])
-    found.set_bad(alpha=0)
-    return found
+def _map(theme: Theme) -> Colormap:
+    return ListedColormap([*theme.bands, theme.alarm, theme.doubt, theme.faint]).with_extremes(bad=(0, 0, 0, 0))
 
 
 def _mark(axes: Axes, cells: Sequence[Sequence[Cell]], theme: Theme) -> None:

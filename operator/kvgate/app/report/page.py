@@ -99,7 +99,7 @@ def _image(subject: Subject, scale: Scale) -> Html:
     shown = picture(
         {name: chart.svg for name, chart in drawn.items()}, f"{what}; the tables below say the same in words"
     )
-    marks = "Small marks point at single cells: ✕ unreachable, + failed, ▽ below the lowest band's limit."
+    marks = "Where at most 400 cells are of a kind, marks point at them: ✕ unreachable, + failed, ▾ band E."
     hint = element("output", "Point at a cell to read it. All numbers stand below as text.")
     held = element("details", element("summary", "All numbers, in MB/s") + as_text(subject))
     return f'<div class="map" data-plot="{plot}">{shown}{hint}</div>{element("p", escaped(marks))}{held}'
