@@ -18,8 +18,9 @@ from kvgate.core.evidence import Sample
 from kvgate.edge.errors import EdgeError
 from kvgate.edge.lab import LabNode, clear_leftovers, lab, require, shape, user_namespaces_work
 from kvgate.edge.localjobs import Host, run_walkers
-from kvgate.probe.plan import LinkTest, plan_sweep
+from kvgate.probe.plan import LinkTest
 from kvgate.probe.results import Setting, read_logs
+from tests.probe.matrix import plan_sweep
 
 pytestmark = [
     pytest.mark.local,

@@ -16,9 +16,10 @@ from kvgate.api.words import Phase
 from kvgate.core.evidence import FailureKind, Layer, Sample
 from kvgate.edge.lab import LabNode, lab
 from kvgate.edge.localjobs import Host, run_walkers
-from kvgate.probe.plan import LinkTest, plan_sweep
+from kvgate.probe.plan import LinkTest
 from kvgate.probe.results import Setting, read_logs
 from kvgate_probe.wire import Schedule, Step
+from tests.probe.matrix import plan_sweep
 
 pytestmark = [
     pytest.mark.local,

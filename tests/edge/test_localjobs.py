@@ -16,10 +16,11 @@ import pytest
 from kvgate.api.words import Phase
 from kvgate.edge.errors import MeasureError
 from kvgate.edge.localjobs import Host, run_walkers
-from kvgate.probe.plan import LinkTest, SweepPlan, plan_sweep
+from kvgate.probe.plan import LinkTest, SweepPlan
 from kvgate.probe.results import Setting, read_logs
 from kvgate_probe.wire import DATA_PORTS
 from tests.ports import free_ports
+from tests.probe.matrix import plan_sweep
 from tests.processes import commands_in_group
 
 pytestmark = pytest.mark.local

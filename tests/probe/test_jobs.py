@@ -26,8 +26,9 @@ from kvgate.probe.jobs import (
     walk_of,
     walker_job,
 )
-from kvgate.probe.plan import LinkTest, plan_sweep
+from kvgate.probe.plan import LinkTest
 from kvgate_probe.wire import Schedule, decode_schedule
+from tests.probe.matrix import plan_sweep
 
 OWNER = Owner("qwen3", "serving", "7b1c7c3e-6d1c-4a7e-9b43-0f5a6f1f2a10")
 STYLE = PodStyle("registry.example/kvgate-probe:1")

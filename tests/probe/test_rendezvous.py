@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvgate.api.words import Phase
-from kvgate.probe.plan import LinkTest, plan_sweep
+from kvgate.probe.plan import LinkTest
 from kvgate_probe.partners import Patience
 from kvgate_probe.tool import Ran
 from kvgate_probe.wire import Result, Schedule, Step, Trouble
+from tests.probe.matrix import plan_sweep
 from tests.probe.simulation import GOOD, Book, Fate, Outcome, run_in_jumping_time, simulate
 
 NODES = [f"n{number}" for number in range(6)]

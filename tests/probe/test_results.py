@@ -12,11 +12,12 @@ import pytest
 from kvgate.api.words import Phase
 from kvgate.core.evidence import Failure, FailureKind, Path, Sample
 from kvgate.probe.identities import tools
-from kvgate.probe.plan import LinkTest, plan_sweep
+from kvgate.probe.plan import LinkTest
 from kvgate.probe.results import MOST_PROBLEMS, Elsewhere, Reading, Setting, read_logs
 from kvgate_probe.summary import Summary, encode_summary
 from kvgate_probe.wire import Pair, Result, Role, Schedule, Trouble, encode_result
 from tests.probe.documents import finished, text_of
+from tests.probe.matrix import plan_sweep
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 TEST = LinkTest(duration_seconds=10, streams=1, port=5201)

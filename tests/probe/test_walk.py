@@ -22,7 +22,7 @@ from kvgate.api.words import Phase
 from kvgate.core.evidence import FailureKind
 from kvgate.probe.iperf3_guard import guard
 from kvgate.probe.measured import Expected
-from kvgate.probe.plan import LinkTest, plan_sweep
+from kvgate.probe.plan import LinkTest
 from kvgate.probe.results import Reading, Setting, read_logs
 from kvgate_probe.budget import Allowance
 from kvgate_probe.iperf3_tool import Iperf3, error_in
@@ -30,6 +30,7 @@ from kvgate_probe.peers import Address
 from kvgate_probe.summary import Summary, decode_summary
 from kvgate_probe.wire import DATA_PORTS, Result, Schedule, Step, Trouble, decode_line, encode_schedule
 from tests import ports
+from tests.probe.matrix import plan_sweep
 from tests.processes import commands_in_group
 
 pytestmark = pytest.mark.local

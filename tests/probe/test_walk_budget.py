@@ -12,11 +12,12 @@ import pytest
 
 from kvgate.api.words import Phase
 from kvgate.core.evidence import FailureKind, Sample
-from kvgate.probe.plan import LinkTest, plan_sweep
+from kvgate.probe.plan import LinkTest
 from kvgate_probe.budget import Allowance
 from kvgate_probe.iperf3_tool import Iperf3
 from kvgate_probe.peers import Address
 from kvgate_probe.wire import DATA_PORTS, Role, Schedule, Trouble
+from tests.probe.matrix import plan_sweep
 from tests.probe.test_walk import Start, Walk, free_ports, iperf3, peers_file, read, schedule, walking
 
 pytestmark = pytest.mark.local

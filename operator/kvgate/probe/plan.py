@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from itertools import product
 
 from kvgate.api.words import Phase
 from kvgate.core.at_once import UNLIMITED, AtOnce
@@ -50,14 +49,6 @@ class SweepPlan:
     def seconds(self) -> float:
         """The time that the tests alone take, without start-up and rendezvous."""
         return len(self.schedule.rounds) * self.schedule.round_seconds
-
-
-def plan_sweep(
-    run_id: str, pool_uid: str, prefill: Iterable[str], decode: Iterable[str], test: LinkTest, phase: Phase
-) -> SweepPlan:
-    """Every prefill → decode path once; the same nodes in any order give the same plan."""
-    paths = [Path(a, b) for a, b in product(sorted(set(prefill)), sorted(set(decode)))]
-    return plan_paths(run_id, pool_uid, paths, test, phase)
 
 
 def plan_paths(
