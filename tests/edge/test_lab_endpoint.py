@@ -32,6 +32,13 @@ NIXL = shutil.which("nixl-python")
 RATE = 500_000_000
 PAYLOAD_SHARE = 1448 / 1514
 SINGLE, READ = Step("iperf3", 1, 2), Step("ucx_get", 1, 2, piece_bytes=32_768)
+HUNGRY = """
+import time
+while True:
+    until = time.monotonic() + 0.07
+    while time.monotonic() < until: pass
+    time.sleep(0.03)
+"""
 V6 = "fd00:6b76:{number}::{host}"
 
 
@@ -112,6 +119,50 @@ def test_what_is_read_stays_within_the_sweeps_bytes(nodes: tuple[LabNode, ...]) 
     assert (link.failure, read.failure) == (None, None)
     assert read.seconds == pytest.approx(1, abs=0.8)
     assert "for the operator's probe.maxBytesPerSweep" in str(read.notes)
+
+
+def test_the_versions_and_the_round_trip_under_load_come_from_the_real_tools(nodes: tuple[LabNode, ...]) -> None:
+    link, read = walk(nodes, schedule(READ))
+    assert (link.tool_version[:6], read.tool_version[:4]) == ("iperf ", "UCX ")
+    assert link.loaded_round_trip_seconds is not None
+    assert link.round_trip_seconds is not None
+    assert link.loaded_round_trip_seconds > link.round_trip_seconds
+    assert read.piece_bytes == 32_768
+
+
+def test_two_addresses_of_one_host_are_no_path_between_two_nodes(nodes: tuple[LabNode, ...]) -> None:
+    """Both walkers stand in one namespace, whose kernel delivers by loopback whatever the addresses are."""
+    node, second = nodes[0], "10.99.99.2"
+    change = ("ip", "-n", node.namespace, "address")
+    subprocess.run((*change, "add", f"{second}/32", "dev", "eth0"), check=True)
+    try:
+        plan = schedule(READ)
+        hosts = [Host("p", node.address, 5201, node.namespace), Host("d", second, 5401, node.namespace)]
+        walked = run_walkers(plan, hosts, 60)
+        samples = read_logs(plan, walked.logs, Setting(datetime.now(UTC))).samples
+    finally:
+        subprocess.run((*change, "del", f"{second}/32", "dev", "eth0"), check=True)
+    assert len(samples) == 2
+    refusals = {FailureKind.WRONG_HOST, FailureKind.COUNTERS_STILL, FailureKind.TOOL_FAILED}
+    assert all(sample.failure is not None and sample.failure.kind in refusals for sample in samples), samples
+    assert samples[0].failure is not None
+    assert samples[0].failure.kind is not FailureKind.TOOL_FAILED
+
+
+def test_probes_that_lack_the_processor_at_both_ends_are_starved_and_not_slow(nodes: tuple[LabNode, ...]) -> None:
+    """Walkers and tools on one core, of which a program of real-time priority takes seven tenths."""
+    allowed = os.sched_getaffinity(0)
+    core = min(allowed)
+    hungry = subprocess.Popen(("chrt", "-f", "1", "taskset", "-c", str(core), sys.executable, "-c", HUNGRY))
+    os.sched_setaffinity(0, {core})
+    try:
+        (link,) = walk(nodes, schedule(seconds=3))
+    finally:
+        os.sched_setaffinity(0, allowed)
+        hungry.kill()
+        hungry.wait()
+    assert "waited for a processor" in link.starved
+    assert {"p:", "d:"} <= set(link.starved.split())
 
 
 def test_a_black_hole_for_full_packets_is_no_slow_path(nodes: tuple[LabNode, ...]) -> None:
