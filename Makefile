@@ -5,7 +5,7 @@ PYTHON := $(VENV)/python
 export PATH := $(CURDIR)/$(VENV):$(PATH)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test e2e build images cluster cluster-down kind crds reasons lint fmt lock bench clean
+.PHONY: help demo test e2e build images cluster cluster-down kind crds reasons krew lint fmt lock bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,10 @@ crds: ## write crds/, the chart's copy of them, and docs/api.md from the models
 	@.ci/bootstrap demo
 	@$(VENV)/kvgate crds --out crds --reference docs/api.md
 	@$(VENV)/kvgate crds --out charts/kvgate/crds
+
+krew: ## pack kubectl kvgate for krew in dist/krew, with its manifest
+	@.ci/bootstrap demo
+	@$(PYTHON) .ci/krew.py
 
 reasons: ## write what kubectl kvgate says of a reason, from docs/conditions.md and docs/runbook.md
 	@.ci/bootstrap demo

@@ -83,9 +83,9 @@ def test_who_may_only_look_is_told_which_role_is_missing(bench: Bench, capsys: P
     flags = ("--kubeconfig", str(viewer), "-n", bench.yard.namespace)
     assert kvgate("status", *flags) == 1
     assert "qwen3" in capsys.readouterr().out
-    for command in ("measure", "suspend"):
+    for command, role in (("measure", "kvgate-network"), ("suspend", "kvgate-pool-editor")):
         assert kvgate(command, "qwen3", *flags) == 2
-        assert "the role kvgate-pool-editor" in one_line(capsys)
+        assert f"the role {role}" in one_line(capsys)
 
 
 def test_a_pool_that_is_not_there_and_a_server_that_does_not_answer(bench: Bench, capsys: Printed) -> None:

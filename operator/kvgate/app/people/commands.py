@@ -78,7 +78,7 @@ def explain(pool: str, condition: str, cluster: Cluster) -> int:
 @click.option(
     "--capability",
     required=True,
-    type=click.Choice([one.value for one in Capability], case_sensitive=False),
+    type=click.Choice([one.value for one in Capability]),
     help="What to approve.",
 )
 @click.option("--reason", required=True, help="Why, in free words: for the auditor.")

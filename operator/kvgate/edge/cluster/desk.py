@@ -32,7 +32,7 @@ from kvgate.edge.objects import Source, completed
 from kvgate.edge.observe import MEASURE_REQUESTED_AT, pool_of
 
 _WHO_AM_I = Resource("authentication.k8s.io/v1", "SelfSubjectReview", "selfsubjectreviews", namespaced=False)
-READER, EDITOR, APPROVER = "kvgate-viewer", "kvgate-pool-editor", "kvgate-approver"
+READER, EDITOR, APPROVER, NETWORK = "kvgate-viewer", "kvgate-pool-editor", "kvgate-approver", "kvgate-network"
 """Cluster roles: what a person who may not is to ask for."""
 _STEM = 40
 
@@ -68,7 +68,7 @@ class Desk:
         """The deployment that the pool names; None where there is none."""
         name = pool.spec.target_ref.name
         for kind in (TARGETS, ALPHA_TARGETS):
-            with as_person(f"DynamoGraphDeployment {pool.namespace}/{name}", READER):
+            with as_person(f"DynamoGraphDeployment {pool.namespace}/{name}", "that reads DynamoGraphDeployments"):
                 try:
                     return source_of(self._client.get(kind, pool.namespace, name))
                 except NotFound:
@@ -123,14 +123,14 @@ class Desk:
     def ask_for_sweep(self, pool: Pool, now: datetime) -> str:
         """Set the annotation that asks for a sweep at once; returns its value."""
         stamp = now.isoformat(timespec="microseconds")
-        self._change(pool, {"metadata": {"uid": pool.uid, "annotations": {MEASURE_REQUESTED_AT: stamp}}})
+        self._change(pool, {"metadata": {"uid": pool.uid, "annotations": {MEASURE_REQUESTED_AT: stamp}}}, NETWORK)
         return stamp
 
     def set_suspended(self, pool: Pool, *, suspended: bool) -> None:
-        self._change(pool, {"metadata": {"uid": pool.uid}, "spec": {"suspend": suspended}})
+        self._change(pool, {"metadata": {"uid": pool.uid}, "spec": {"suspend": suspended}}, EDITOR)
 
-    def _change(self, pool: Pool, patch: Document) -> None:
-        with as_person(f"InferencePool {pool.key}", EDITOR):
+    def _change(self, pool: Pool, patch: Document, role: str) -> None:
+        with as_person(f"InferencePool {pool.key}", role):
             self._client.merge(POOLS, pool.namespace, pool.name, patch)
 
 
