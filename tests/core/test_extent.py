@@ -274,3 +274,16 @@ def test_the_memory_of_a_sweep_holds_its_number_and_extent() -> None:
     assert (status.sweep.number, status.sweep.extent, status.sweeps) == (0, SweepExtent.DUE, 1)
     old = SweepStatus.model_validate({"runID": "r", "startedAt": NOW, "reason": "x"})
     assert (old.number, old.extent) == (0, SweepExtent.ALL)
+
+
+def test_where_max_paths_lets_no_sweep_reach_every_node_the_next_one_waits_for_its_time() -> None:
+    """Else sweeps would follow one another without end, and each would leave nodes out."""
+    few = (Path("p0", "d0"), Path("p1", "d1"), Path("p2", "d2"))
+    samples = cases.everywhere(FAST, paths=few, measured_at=NOW - timedelta(hours=1))
+    seen = cases.evidence(samples, measured_at=NOW - timedelta(hours=1), planned=few)
+    scene = wide(3).but(evidence=(seen,))
+    assert measure(scene) is None
+    assert measure(wide(8).but(evidence=(seen,))) is not None
+    later = measure(scene.later(hours=25))
+    assert later is not None
+    assert {path.source for path in later.paths}.isdisjoint({"p0", "p1", "p2"})

@@ -62,6 +62,15 @@ def test_where_there_is_room_for_one_direction_alone_it_is_the_one_that_serving_
     assert len(paths) == 12
 
 
+@pytest.mark.parametrize(("prefill", "decode"), [(40, 40), (3, 40), (40, 3)])
+def test_samples_smaller_than_the_nodes_are_many_reach_every_node_in_turn(prefill: int, decode: int) -> None:
+    sources, destinations, seen = names("p", prefill), names("d", decode), frozenset[Path]()
+    for turn in range(5):
+        seen |= frozenset(sampled(Sampling(sources, destinations, 8, "uid", turn, seen=seen)))
+    many = sources if prefill >= decode else destinations
+    assert {end for path in seen for end in (path.source, path.destination)} >= set(many)
+
+
 @pytest.mark.parametrize(("prefill", "decode"), [(5, 7), (3, 40), (40, 3), (12, 12)])
 def test_successive_samples_see_every_path_in_as_few_sweeps_as_can_be(prefill: int, decode: int) -> None:
     sources, destinations = names("p", prefill), names("d", decode)

@@ -15,10 +15,39 @@ from kvgate.core.sampling import Sampling, sampled
 
 
 def measurable(case: Case) -> tuple[Path, ...]:
-    """The paths that a sweep may measure now: none of a node to itself, none while the pool rests."""
-    if case.pool.spec.suspend or case.pool.deleted or case.world.claimed_by:
+    """The paths that a sweep may measure now: none of a node to itself, none while the pool rests.
+
+    A million where a thousand nodes face a thousand: for a sweep that is due, and not for a look."""
+    if _rests(case):
         return ()
     return tuple(path for path in case.world.nodes.paths if not path.same_node)
+
+
+def how_many(case: Case) -> int:
+    """Of the paths that a sweep may measure now."""
+    return 0 if _rests(case) else in_use(case)
+
+
+def in_use(case: Case) -> int:
+    nodes = case.world.nodes
+    return len(nodes.prefill) * len(nodes.decode) - len(set(nodes.prefill) & set(nodes.decode))
+
+
+def uses(case: Case, path: Path) -> bool:
+    """Whether it is one of the paths that a sweep may measure now."""
+    nodes = case.world.nodes
+    between = path.source in nodes.sides[0] and path.destination in nodes.sides[1]
+    return between and not path.same_node and not _rests(case)
+
+
+def _rests(case: Case) -> bool:
+    return bool(case.pool.spec.suspend or case.pool.deleted or case.world.claimed_by)
+
+
+def too_few(case: Case) -> bool:
+    """Whether maxPaths lets no sweep reach every node: the next ones reach the others, each at its time."""
+    nodes = case.world.nodes
+    return case.pool.spec.fabric.schedule.max_paths < max(len(nodes.prefill), len(nodes.decode))
 
 
 def chosen(case: Case, extent: SweepExtent, number: int, since: datetime) -> tuple[Path, ...]:
@@ -121,8 +150,8 @@ class Sampled:
 def sample_of(case: Case) -> Sampled | None:
     """None where a sweep measures every path in use."""
     nodes, schedule = case.world.nodes, case.pool.spec.fabric.schedule
-    in_use = len(nodes.prefill) * len(nodes.decode) - len(set(nodes.prefill) & set(nodes.decode))
-    if in_use <= schedule.max_paths:
+    paths = in_use(case)
+    if paths <= schedule.max_paths:
         return None
     prefill, decode = frozenset(nodes.prefill), frozenset(nodes.decode)
     planned = case.standing.evidence.planned if case.standing else ()
@@ -132,7 +161,7 @@ def sample_of(case: Case) -> Sampled | None:
     turned = max(len(prefill - decode), len(decode - prefill))
     room = 2 * max(len(prefill), len(decode)) <= schedule.max_paths
     each = schedule.max_paths - (turned if room else 0)
-    return Sampled(in_use, len(covered), rounds * each, tuple(sorted(away)))
+    return Sampled(paths, len(covered), rounds * each, tuple(sorted(away)))
 
 
 def _seconds_alive(case: Case) -> float:

@@ -84,11 +84,13 @@ class _Picking:
                 self._take(a, b)
 
     def cover(self) -> None:
-        """One path for each node at least, as long as there is room: the one that this turn's diagonal gives it."""
+        """One path for each node at least, as long as there is room: the one that this turn's diagonal gives it. Nodes
+        that no seen path ends at come first, so that samples smaller than the nodes are many reach all in turn."""
         few, many = sorted((len(self._sources), len(self._destinations)))
-        shift = self._salt + self._ask.turn
-        for step in range(many if few else 0):
-            straight = len(self._sources) == many
+        shift, straight = self._salt + self._ask.turn, len(self._sources) == many
+        names = self._sources if straight else self._destinations
+        known = {path.source if straight else path.destination for path in self._ask.seen}
+        for step in sorted(range(many if few else 0), key=lambda place: names[place] in known):
             a, b = (step, (step + shift) % few) if straight else ((step + shift) % few, step)
             if len(self._picked) < self._ask.most and (not self._out[a] or not self._in[b]):
                 self._cover_one(a, b)

@@ -12,7 +12,7 @@ from kvgate.core.apart import apart
 from kvgate.core.clearing import NOT_CLEARED, unlooked_once
 from kvgate.core.descriptors import descriptor_bytes
 from kvgate.core.evidence_criteria import POD_NODES
-from kvgate.core.extent import at_once, chosen, jitter, measurable, sample_of
+from kvgate.core.extent import at_once, chosen, how_many, jitter, measurable, sample_of, too_few, uses
 from kvgate.core.findings import Finding
 from kvgate.core.judged import Judged
 from kvgate.core.judging import CLOCK_TOLERANCE, Case
@@ -22,7 +22,8 @@ from kvgate.core.steps import Line, Measure
 from kvgate.core.switching import Move
 from kvgate.core.windows import WindowError, next_opening, window_open
 
-_VOID = frozenset({"NodeNotCovered", "EvidenceOfAnotherPool", "EvidenceOfAnotherRun", "EvidenceExpired"})
+_NOT_COVERED = "NodeNotCovered"
+_VOID = frozenset({_NOT_COVERED, "EvidenceOfAnotherPool", "EvidenceOfAnotherRun", "EvidenceExpired"})
 ASK = "the annotation kvgate.dev/measure-requested-at asks for one at once"
 
 
@@ -39,7 +40,7 @@ class Wait:
 
 def sweep_due(case: Case, judged: tuple[Judged, ...]) -> Measure | None:
     """The sweep that should start now; None while suspended, and while there is nothing to measure."""
-    if not judged or not measurable(case):
+    if not judged or not how_many(case):
         return None
     reason = _reason(case, judged)
     if not reason:
@@ -57,7 +58,7 @@ def sweep_due(case: Case, judged: tuple[Judged, ...]) -> Measure | None:
 def measuring(case: Case, meant: SweepStatus) -> Measure:
     """The step that starts the sweep which the status means; its paths stay what they are while nothing changes."""
     paths = chosen(case, meant.extent, meant.number, meant.started_at)
-    limits, in_use = at_once(case), len({*paths, *measurable(case)})
+    limits, in_use = at_once(case), how_many(case) + sum(not uses(case, path) for path in paths)
     prefill = frozenset(case.world.nodes.prefill)
     return Measure(
         run_id=meant.run_id,
@@ -106,7 +107,7 @@ def _lacking(case: Case, judged: tuple[Judged, ...]) -> str:
     paired = next((entry.chain.sweep for entry in judged if entry.chain and entry.chain.sweep), "")
     if (left := unlooked_once(case)) and any(f.reason == NOT_CLEARED for e in judged for f in e.verdict.findings):
         return f"the last sweep could not look at {len(left)} paths that failed before"
-    void = next((f.reason for e in judged for f in e.verdict.findings if _voids(f)), "")
+    void = next((f.reason for e in judged for f in e.verdict.findings if _voids(case, f)), "")
     return paired or (f"the last sweep does not count: {void}" if void else _left_out(case))
 
 
@@ -125,16 +126,18 @@ def _renewed_at(case: Case) -> datetime:
     newest = case.evidence.measured_at
     if case.standing is None or case.standing.since >= newest or sample_of(case) is not None:
         return newest
-    usable = frozenset(measurable(case))
-    return min((s.measured_at for s in case.standing.evidence.samples if s.path in usable), default=newest)
+    told = (sample for sample in case.standing.evidence.samples if uses(case, sample.path))
+    return min((sample.measured_at for sample in told), default=newest)
 
 
 def _confirms(judged: tuple[Judged, ...]) -> bool:
     return any(entry.ruling.move is Move.SWEEP_AGAIN for entry in judged)
 
 
-def _voids(finding: Finding) -> bool:
-    """Whether a new sweep would give what this finding lacks."""
+def _voids(case: Case, finding: Finding) -> bool:
+    """Whether a new sweep would give what this finding lacks, at once and not as one of many to come."""
+    if finding.reason == _NOT_COVERED and too_few(case):
+        return False
     return finding.reason in _VOID and finding.criterion != POD_NODES
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from kvgate.api.status import SweepStatus
-from kvgate.core.extent import measurable
+from kvgate.core.extent import how_many
 from kvgate.core.judged import Judged
 from kvgate.core.judging import Case
 from kvgate.core.moments import later
@@ -80,7 +80,7 @@ def _arrived(case: Case, fence: SweepStatus) -> bool:
 def _again(case: Case, fence: SweepStatus, *, may_start: bool) -> Sweeping:
     """Nothing runs of what was meant: start it under its own name. Where nothing is to be measured any more, its time
     is up or it may not be started, the fence falls, so that others get their turn."""
-    if not measurable(case) or _overdue(case, fence.started_at):
+    if not how_many(case) or _overdue(case, fence.started_at):
         return Sweeping()
     if case.world.sweep_problem:
         return Sweeping(retries=True)

@@ -75,6 +75,10 @@ class Nodes:
     """What the cluster's own health tools say against any of them."""
 
     @cached_property
+    def sides(self) -> tuple[frozenset[str], frozenset[str]]:
+        return frozenset(self.prefill), frozenset(self.decode)
+
+    @cached_property
     def paths(self) -> tuple[Path, ...]:
         """Every prefill → decode pair; a node with both roles has a path onto itself."""
         return tuple(Path(source, destination) for source in self.prefill for destination in self.decode)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from kvgate.core.evidence import Failure, FailureKind, Sample
+from kvgate.core.packed import packed, unpacked
 from kvgate.probe.ends import Ends, weigh
 from kvgate.probe.identities import Interface, interfaces
 from kvgate.probe.measured import Accepted
@@ -59,8 +60,15 @@ class Setting:
 
 @dataclass(frozen=True)
 class _Line:
+    """A record, and apart from it its tool's document: those of a thousand walkers are held at the same time."""
+
     where: str
     result: Result
+    document: bytes
+
+    @property
+    def whole(self) -> Result:
+        return replace(self.result, document=unpacked(self.document))
 
 
 def read_logs(schedule: Schedule, logs: Mapping[str, str], setting: Setting) -> Reading:
@@ -70,15 +78,17 @@ def read_logs(schedule: Schedule, logs: Mapping[str, str], setting: Setting) -> 
         return Reading((), (f"the schedule names {len(strange)} tools that this version cannot read",))
     problems: list[str] = []
     tests = {_place(test): test for test in schedule.tests()}
-    lines = [line for node in sorted(logs) for line in _lines(node, logs[node], problems)]
-    accepted = [line.result for line in lines if _accept(line, schedule, tests, problems)]
-    by_place: dict[Place, list[Result]] = {}
-    for result in accepted:
-        by_place.setdefault(_place(result), []).append(result)
+    lines = (line for node in sorted(logs) for line in _lines(node, logs[node], problems))
+    kept = [line for line in lines if _accept(line, schedule, tests, problems)]
+    accepted = [line.result for line in kept]
+    by_place: dict[Place, list[_Line]] = {}
+    for line in kept:
+        by_place.setdefault(_place(line.result), []).append(line)
     told = {place: test for place, test in tests.items() if place in by_place}
     at_once = slots(schedule, accepted)
     samples = tuple(
-        _placed(_sample(test, by_place[place], schedule, setting), at_once.get(place)) for place, test in told.items()
+        _placed(_sample(test, [line.whole for line in by_place[place]], schedule, setting), at_once.get(place))
+        for place, test in told.items()
     )
     problems += _skewed(accepted, setting.received_at)
     return Reading(samples, _few(problems), interfaces(accepted))
@@ -103,7 +113,7 @@ def _lines(node: str, log: str, problems: list[str]) -> Iterator[_Line]:
         elif line.node != node:
             problems.append(f"{where}: written for another node: ignored")
         else:
-            yield _Line(where, line)
+            yield _Line(where, replace(line, document=""), packed(line.document))
 
 
 def _accept(line: _Line, schedule: Schedule, tests: Mapping[Place, Test], problems: list[str]) -> bool:

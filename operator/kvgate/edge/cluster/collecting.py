@@ -11,6 +11,7 @@ from kvgate.api.objects import FabricReport, read_report
 from kvgate.api.status import SweepJob
 from kvgate.api.wire import API_VERSION
 from kvgate.core.evidence import Evidence, NodeIdentity
+from kvgate.core.packed import PackedTexts
 from kvgate.core.shoes import OFF_HOST_NETWORK
 from kvgate.core.steps import Collect
 from kvgate.core.world import WalkerState, World
@@ -64,7 +65,7 @@ def gather(
     if schedule is None or not _as_given(schedule, seen.jobs, recorded):
         problems.append("the schedule that the walkers were given is gone or altered: nothing they say can be read")
         schedule = None
-    logs = _logs(client, pool, known, step, problems) if schedule else {}
+    logs = _logs(client, pool, known, step, problems) if schedule else PackedTexts()
     addresses = {node: frozenset({address_of(pod)}) for node, pod in known.items() if address_of(pod)}
     setting = Setting(received_at, addresses, elsewhere=elsewhere(known, _notes(seen.jobs, recorded)))
     read = read_logs(schedule, logs, setting) if schedule else Reading(())
@@ -178,17 +179,17 @@ def _as_given(schedule: Schedule, jobs: Sequence[Document], recorded: Sequence[S
 
 def _logs(
     client: Client, pool: ReadPool, known: Mapping[str, Document], step: Collect, problems: list[str]
-) -> dict[str, str]:
+) -> PackedTexts:
     """A log that cannot be read now is asked for again while there is patience, unless its node is gone, or its walker
     late. Raises MeasureError then."""
-    logs: dict[str, str] = {}
+    logs = PackedTexts()
     ready = {node.identity.name for node in pool.objects.nodes if node.ready}
     for node, pod in known.items():
         if not mappings(at(pod, "status", "containerStatuses")) or at(pod, "status", "phase") == "Pending":
             continue
         try:
             name = text(at(pod, "metadata", "name"))
-            logs[node] = client.log(pool.namespace, name, CONTAINER, MOST_LOG_CHARACTERS + 1)
+            logs.keep(node, client.log(pool.namespace, name, CONTAINER, MOST_LOG_CHARACTERS + 1))
         except ClusterError as error:
             if step.patient and node in ready and not isinstance(error, NotFound | Refused):
                 until = "it is asked for again until fabric.schedule.sweepTimeout is over"
