@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
 
@@ -18,8 +18,8 @@ from kvgate.edge.nodes import NodeView
 from kvgate.edge.objects import Objects
 
 
-def pool(seconds: float, streams: int = 4) -> Pool:
-    """A pool that asks for link tests of that length."""
+def pool(seconds: float, streams: int = 4, endpoint: Mapping[str, object] | None = None) -> Pool:
+    """A pool that asks for link tests of that length, and of the KV transport as told."""
     spec = PoolSpec.model_validate(
         {
             "targetRef": {"name": "bench"},
@@ -28,7 +28,7 @@ def pool(seconds: float, streams: int = 4) -> Pool:
             "fabric": {
                 "probe": {
                     "link": {"duration": f"{seconds}s", "streams": streams},
-                    "endpoint": {"tool": "none"},
+                    "endpoint": dict(endpoint or {"tool": "none"}),
                     "phases": ["Isolated"],
                 }
             },
