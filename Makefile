@@ -5,7 +5,7 @@ PYTHON := $(VENV)/python
 export PATH := $(CURDIR)/$(VENV):$(PATH)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test e2e build images cluster cluster-down kind crds reasons krew lint fmt lock bench clean
+.PHONY: help demo test e2e faults build images cluster cluster-down kind crds reasons krew lint fmt lock bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,10 @@ e2e: ## try kvgate in a real cluster: the tests' own (root, Linux), or any by KU
 	@.ci/bootstrap test
 	@KVGATE_E2E_KUBECONFIG='$(if $(filter command,$(origin KUBECONFIG)),$(KUBECONFIG))' KVGATE_E2E_PROBE_IMAGE='$(PROBE_IMAGE)' \
 		$(PYTHON) -m pytest -m cluster tests/e2e
+
+faults: ## play two hundred lives of a pool before an API server that fails in every way (30 of them are in make test)
+	@.ci/bootstrap test
+	@KVGATE_FAULT_SEEDS=200 $(PYTHON) -m pytest -q tests/faults
 
 build: ## make the wheel and the sdist in dist/, and run the wheel outside this checkout
 	@.ci/bootstrap demo

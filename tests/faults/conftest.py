@@ -1,0 +1,20 @@
+"""An API server of the faults' own: it is killed and started again, and its etcd forgets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.controlplane import LOOPBACK, start_control_plane
+from tests.cluster.fixtures import fresh_state
+from tests.edge.cluster.conftest import load_kinds
+from tests.install.plane import Plane
+
+
+@pytest.fixture(scope="session")
+def shaky() -> Iterator[Plane]:
+    with fresh_state() as ledger:
+        made = Plane(start_control_plane(ledger, LOOPBACK), ledger)
+        load_kinds(made.access)
+        yield made
