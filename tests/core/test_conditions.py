@@ -8,9 +8,10 @@ from datetime import timedelta
 import pytest
 
 from kvgate.api.wire import Condition
-from kvgate.api.words import ConditionStatus, ConditionType
+from kvgate.api.words import ConditionStatus, ConditionType, Outcome
 from kvgate.core.conditions import LONGEST_MESSAGE, Said, stamped
 from kvgate.core.evidence import FailureKind, NodeIdentity
+from kvgate.core.findings import Concern, Finding
 from kvgate.core.metrics_seen import MetricsSeen
 from kvgate.core.target import Deed, Hand, Switch, TargetProblem
 from kvgate.core.world import KVUnknown
@@ -30,6 +31,13 @@ from tests.core.worlds import (
     opened,
     proposed,
     refused,
+    toggle,
+)
+
+COSTLY = toggle(
+    SPLIT,
+    Switch.OFF,
+    findings=(Finding("capacity", Outcome.INCONCLUSIVE, "ReducedCapacity", "free GPUs are not known", Concern.TARGET),),
 )
 
 Change = Callable[[Scene], Scene]
@@ -176,6 +184,14 @@ TABLE: dict[ConditionType, dict[str, Row]] = {
             "Unknown",
             "EndpointUnmeasured",
             (),
+        ),
+        "of two Inconclusives the one that nobody accepts": (
+            lambda s: accepting(
+                s.but(toggles={SPLIT: COSTLY}).asking(fabric__probe__endpoint__tool="ucx_get"), "ReducedCapacity"
+            ),
+            "Unknown",
+            "EndpointUnmeasured",
+            ("ucx_get",),
         ),
         "a Fail that a person named": (
             lambda s: accepting(s.after(), "TTFTBudgetExceeded").measured(SLOW),

@@ -157,7 +157,7 @@ def accepted(capability: Capability) -> Callable[[Turn], Said]:
         entry = turn.of(capability)
         if entry is None:
             return unknown("NotGated", f"no criteria block for {capability}: it is not gated")
-        finding = entry.verdict.decisive
+        finding = entry.decisive
         if entry.accepted_inconclusive:
             what = f"{', '.join(sorted(entry.verdict.inconclusive_reasons))} accepted by {entry.standing.approver}"
             return true("AcceptedInconclusive", f"{what}: {_telling(entry).message}")
@@ -198,7 +198,7 @@ def enabled(capability: Capability) -> Callable[[Turn], Said]:
         if entry.stands is Stands.ON_OURS:
             return verified(entry.chain)
         if entry.ruling.held is Held.CRITERIA:
-            return false("HeldByCriteria", f"{entry.verdict.decisive.reason}: see {capability}Accepted")
+            return false("HeldByCriteria", f"{entry.decisive.reason}: see {capability}Accepted")
         return false(f"HeldBy{entry.ruling.held}" if entry.ruling.held else "Off", held_message(turn, entry))
 
     return said
@@ -222,7 +222,7 @@ def verified(chain: Chain | None) -> Said:
 
 def held_message(turn: Turn, entry: Judged) -> str:
     messages = {
-        Held.CRITERIA: entry.verdict.decisive.message,
+        Held.CRITERIA: entry.decisive.message,
         Held.APPROVAL: entry.standing.message,
         Held.WINDOW: _until_window(turn) if entry.ruling.held is Held.WINDOW else "",
         Held.COOLDOWN: _until_cooled_down(turn, entry),

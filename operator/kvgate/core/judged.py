@@ -13,7 +13,7 @@ from kvgate.core.approvals import Plan, Standing, standing
 from kvgate.core.benchmark_criteria import TOPOLOGY_CHANGED, WORKLOAD_CHANGED
 from kvgate.core.clearing import answered
 from kvgate.core.drift import drifted, looping, rests_until
-from kvgate.core.findings import Concern, Verdict
+from kvgate.core.findings import Concern, Finding, Verdict
 from kvgate.core.judging import Case
 from kvgate.core.monitoring import awaited
 from kvgate.core.planhash import plan_hash
@@ -64,6 +64,13 @@ class Judged:
         """What admission reads: criteria Pass, approval valid, window open, and no drift or loop."""
         blocked = self.obstacle in {Held.DRIFTED, Held.ROLLBACK_LOOP, Held.TARGET, Held.WINDOW}
         return self.outcome is Outcome.PASS and self.standing.permits and not blocked
+
+    @property
+    def decisive(self) -> Finding:
+        """What keeps it off: of inconclusive findings the first that no approval accepts."""
+        found, words = self.verdict, self.standing.accepted
+        left = (f for f in found.findings if f.outcome is Outcome.INCONCLUSIVE and f.reason not in words)
+        return next(left, found.decisive) if found.outcome is Outcome.INCONCLUSIVE else found.decisive
 
     @property
     def closing_reason(self) -> str:
