@@ -21,7 +21,7 @@ from kvgate.core.monitoring_memory import monitored
 from kvgate.core.operations import Ledger
 from kvgate.core.sweeping import Wait
 from kvgate.core.switching import Held, Stands
-from kvgate.core.target import Deed, Hand, Switch, TargetProblem
+from kvgate.core.target import Deed, Hand, Switch, TargetProblem, TargetView
 from kvgate.core.verification import Chain
 from kvgate.core.windows import WindowError, next_opening, window_open
 
@@ -193,8 +193,7 @@ def enabled(capability: Capability) -> Callable[[Turn], Said]:
         if entry.toggle is None or entry.toggle.switch is Switch.UNREADABLE:
             return unknown("NotObserved", f"whether {capability} is on cannot be read from the deployment")
         if entry.stands is Stands.ON_FOREIGN:
-            what = "it was switched on by another hand; set enforcement.adopt to take it over, or switch it off"
-            return unknown("EnabledOutsideGate", what)
+            return unknown("EnabledOutsideGate", outside(turn, capability))
         if entry.stands is Stands.ON_OURS:
             return verified(entry.chain)
         if entry.ruling.held is Held.CRITERIA:
@@ -202,6 +201,14 @@ def enabled(capability: Capability) -> Callable[[Turn], Said]:
         return false(f"HeldBy{entry.ruling.held}" if entry.ruling.held else "Off", held_message(turn, entry))
 
     return said
+
+
+def outside(turn: Turn, capability: Capability) -> str:
+    target = turn.case.world.target
+    if capability is Capability.KV_STORAGE and isinstance(target, TargetView):
+        what = f"KV cache leaves the workers without {capability}Accepted and its approval"
+        return f"{what}: {text.listed(target.stores)}; take it out of the manifest, or have it approved first"
+    return "it was switched on by another hand; set enforcement.adopt to take it over, or switch it off"
 
 
 def verified(chain: Chain | None) -> Said:

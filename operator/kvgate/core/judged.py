@@ -186,7 +186,20 @@ def _plan(case: Case, capability: Capability, digest: str, proposed_at: datetime
     return Plan(case.pool.name, case.pool.uid, capability, digest, proposed_at, needed, attestations)
 
 
+def _stored(case: Case, toggle: Toggle | None) -> Stands:
+    """Storage is its owner's to switch: what was on while the gate permitted it stays ours for as long as it is on."""
+    before = memory.remembered(case.pool.status, Capability.KV_STORAGE)
+    kept = before.enabled and before.held_by != Held.OUTSIDE_GATE
+    if toggle is None or toggle.switch is Switch.UNREADABLE:
+        return Stands.ON_OURS if kept else Stands.OFF
+    if toggle.switch is not Switch.ON:
+        return Stands.OFF
+    return Stands.ON_OURS if kept or Capability.KV_STORAGE in case.pool.status.permitted else Stands.ON_FOREIGN
+
+
 def _stands(case: Case, capability: Capability, toggle: Toggle | None) -> Stands:
+    if capability is Capability.KV_STORAGE:
+        return _stored(case, toggle)
     if toggle is None or toggle.switch is Switch.UNREADABLE:
         return Stands.ON_OURS if memory.left_on(case.pool.status, capability) else Stands.OFF
     if toggle.switch is not Switch.ON:
@@ -266,7 +279,8 @@ def _possible(ruling: Ruling, toggle: Toggle | None) -> Ruling:
     """Without a toggle there is nothing to patch: storage is the user's to enable, an unreadable target nobody's."""
     if ruling.move not in {Move.ENABLE, Move.REVERT, Move.ADOPT} or (toggle is not None and toggle.steps):
         return ruling
-    return Ruling(Move.HOLD, ruling.held or Held.ADVICE_ONLY)
+    left = ruling.move is Move.ADOPT and toggle is not None and toggle.refusal is None
+    return Ruling(Move.HOLD, ruling.held or (Held.OUTSIDE_GATE if left else Held.ADVICE_ONLY))
 
 
 def _allowed(case: Case, ruling: Ruling) -> Ruling:

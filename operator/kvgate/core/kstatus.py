@@ -8,7 +8,18 @@ from datetime import timedelta
 from kvgate.api.status import Operation
 from kvgate.api.words import Capability, ConditionStatus, ConditionType, Mode, Outcome
 from kvgate.core import text
-from kvgate.core.conditions import Said, Turn, drifted, false, held_message, rolled_back, target_resolved, true, unknown
+from kvgate.core.conditions import (
+    Said,
+    Turn,
+    drifted,
+    false,
+    held_message,
+    outside,
+    rolled_back,
+    target_resolved,
+    true,
+    unknown,
+)
 from kvgate.core.evidence_criteria import nodes_matched
 from kvgate.core.judged import Judged
 from kvgate.core.leaving import awaited
@@ -69,7 +80,7 @@ def blocked(turn: Turn) -> tuple[Said, ConditionType | None] | None:
         return false("RollbackLoop", what), _STALLED
     foreign = _with(turn, lambda entry: entry.stands is Stands.ON_FOREIGN)
     if foreign and turn.case.pool.spec.mode is Mode.ENFORCE and not turn.ledger.recorded:
-        what = f"{foreign[0].capability} was switched on outside the gate: set enforcement.adopt or switch it off"
+        what = f"{foreign[0].capability} was switched on outside the gate: {outside(turn, foreign[0].capability)}"
         return false("EnabledOutsideGate", what), _STALLED
     return None
 

@@ -96,13 +96,19 @@ def _record(case: Case, judged: Judged, ledger: Ledger) -> Ledger:
         return _taken_at_once(case, judged, ledger, switch)
     if operation and operation.step == Move.REVERT and switch is Switch.OFF:
         return _rolled_back(case, judged, ledger)
-    if operation is None and switch is Switch.ON and _unrecorded(judged) and judged.toggle:
+    if operation is None and switch is Switch.ON and (_unrecorded(judged) or _newly_stored(judged)) and judged.toggle:
         adopted = replace(ledger, baseline=ledger.baseline + judged.toggle.off_values)
         return _noted(case, judged, adopted, Action.ADOPTED, "EnabledWhilePermitted")
     if operation is None and overwritten(case, judged.capability, judged.toggle):
         return _lost_field(case, judged, ledger, switch)
     released = operation is None and switch is Switch.OFF and case.pool.spec.mode is not Mode.ENFORCE
     return _without_baseline(judged, ledger) if released else ledger
+
+
+def _newly_stored(judged: Judged) -> bool:
+    """Storage that its owner has just switched on while the gate permitted it."""
+    storage = judged.capability is Capability.KV_STORAGE
+    return storage and judged.stands is Stands.ON_OURS and not judged.remembered.enabled
 
 
 def _unrecorded(judged: Judged) -> bool:

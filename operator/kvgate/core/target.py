@@ -97,6 +97,8 @@ class TargetView:
     toggles: Mapping[Capability, Toggle] = field(default_factory=dict)
     leaving: bool = False
     """It is being deleted."""
+    stores: tuple[str, ...] = ()
+    """Where its workers keep KV cache outside their own memory, as the spec says it."""
 
 
 @dataclass(frozen=True)

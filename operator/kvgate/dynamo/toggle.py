@@ -8,6 +8,7 @@ from kvgate.dynamo.routing_rules import ROUTING_RULES
 from kvgate.dynamo.shape import Target
 from kvgate.dynamo.split_rules import SPLIT_FORM, SPLIT_RULES, assigned
 from kvgate.dynamo.steps import Blocker, Change, NotToggleable, Step, Steps
+from kvgate.dynamo.storage import storage_state
 from kvgate.dynamo.words import ROUTER_ENV, SPLIT_ENV, Role, RouterMode, Source, SwitchState
 
 _ON_MODES = (RouterMode.KV, RouterMode.KV_APPROXIMATE)
@@ -25,7 +26,7 @@ def plan_steps(target: Target, capability: Capability, free_gpus: int | None = N
         case Capability.DISAGGREGATION:
             return _split(target, free_gpus)
         case Capability.KV_STORAGE:
-            return Steps(capability, (), (), SwitchState.UNKNOWN)
+            return Steps(capability, (), (), storage_state(target))
 
 
 def observed_state(target: Target, capability: Capability) -> SwitchState:
@@ -36,7 +37,7 @@ def observed_state(target: Target, capability: Capability) -> SwitchState:
         case Capability.DISAGGREGATION:
             return _split_state(target)
         case Capability.KV_STORAGE:
-            return SwitchState.UNKNOWN
+            return storage_state(target)
 
 
 def enable(steps: Steps) -> Change:

@@ -13,6 +13,7 @@ from kvgate.dynamo.projection import projection_json, target_projection
 from kvgate.dynamo.shape import Target, TargetProblem
 from kvgate.dynamo.split_rules import assigned
 from kvgate.dynamo.steps import NotToggleable, Steps
+from kvgate.dynamo.storage import stores
 from kvgate.dynamo.toggle import enable, observed_state, plan_steps
 from kvgate.dynamo.words import FabricClass, Role, SwitchState
 
@@ -44,7 +45,8 @@ def view(read: Target | TargetProblem, free_gpus: int | None = None) -> core.Tar
         prefill_pods=_pods(read, Role.PREFILL),
         decode_pods=_pods(read, Role.DECODE),
         decode_tensor_parallel=_decode_ranks(read),
-        toggles={capability: _toggle(read, capability, free_gpus) for capability in SWITCHED},
+        toggles={c: _toggle(read, c, free_gpus) for c in SWITCHED} | {Capability.KV_STORAGE: _storage(read)},
+        stores=tuple(str(store) for store in stores(read)),
         leaving=read.leaving,
     )
 
@@ -67,6 +69,11 @@ def _toggle(read: Target, capability: Capability, free_gpus: int | None) -> core
         off_values=_off(planned),
         hands=hands(read, planned),
     )
+
+
+def _storage(read: Target) -> core.Toggle:
+    """Its owner's to switch: without steps, and bound by no approval."""
+    return core.Toggle(_SWITCH[observed_state(read, Capability.KV_STORAGE)])
 
 
 def _remarks(planned: Steps) -> tuple[Finding, ...]:
