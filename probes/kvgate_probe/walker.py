@@ -174,7 +174,8 @@ class Walker:
         ran = await self._tools[test.step].run(server, allowance)
         if pushes:
             self._budget.charge(ran.sent_bytes or 0, ran.sent_seconds)
-        return ran
+        hung = ran.trouble is Trouble.TOOL_FAILED and partner.silent(self._now(), self._trip.patience)
+        return replace(ran, trouble=Trouble.PARTNER_LOST, message=_FELL_SILENT) if hung else ran
 
     def _allowance(self, test: Test) -> Allowance:
         planned, speed = self._trip.schedule.steps[test.step].seconds, host.speed_of(self._records.interface)
@@ -338,6 +339,9 @@ _MAY_CHANGE = frozenset(
         Trouble.WRONG_HOST,
     }
 )
+
+
+_FELL_SILENT = "the partner fell silent during the test, and the tool waited for it in vain"
 
 
 def _silence(partner: Partner, patience: Patience) -> Ran:

@@ -25,6 +25,8 @@ class Node:
     plug: Plug
     process: Process
     state: Path
+    command: tuple[str | Path, ...] = ()
+    """What starts it, again after a reboot."""
 
     @property
     def log(self) -> Path:
@@ -71,14 +73,13 @@ def start_node(ledger: Ledger, prepared: Prepared, plan: NodePlan) -> Node:
         "PAUSE_IMAGE": str(prepared.pause_image),
         "IMAGES": " ".join(map(str, prepared.images)),
     }
-    process = ledger.start(
-        plan.name,
+    command: tuple[str | Path, ...] = (
         *("env", *(f"{name}={value}" for name, value in environment.items())),
         *("nsenter", f"--net=/run/netns/{plan.plug.namespace}"),
         *("unshare", "--mount", "--pid", "--fork", "--kill-child"),
         *("bash", INIT),
     )
-    return Node(plan.name, plan.plug, process, state)
+    return Node(plan.name, plan.plug, ledger.start(plan.name, *command), state, command)
 
 
 def _kubelet_arguments(state: Path, plan: NodePlan, config: Path) -> list[str]:

@@ -45,7 +45,7 @@ def evidence_readable(case: Case) -> Finding:
         what = f"uplink {text.listed(odd)} has no positive aggregate or no share from 0 to 1; measure again"
         return _finding("evidence", Outcome.ERROR, "EvidenceUnreadable", what)
     noted = case.evidence.problems if case.evidence else ()
-    also = f"; the sweep noted: {text.listed(noted, most=1)}" if noted else ""
+    also = f"; the sweep noted: {text.listed(noted, most=4)}" if noted else ""
     return _finding("evidence", Outcome.PASS, "EvidenceReadable", f"the reports could be read{also}")
 
 

@@ -11,8 +11,6 @@ from kubernetes import client as kubernetes
 
 from kvgate.api.status import PoolStatus
 from kvgate.edge.cluster.refusals import Unavailable
-from kvgate.edge.connection import CALL_SECONDS
-from tests.app.operator.outage import door
 from tests.cluster.waiting import eventually
 from tests.edge.cluster.test_bad_input import Bench, condition
 from tests.edge.cluster.test_sweeps import RUN, print_results, schedule_of, wait_for_pods, walked
@@ -258,26 +256,3 @@ def test_a_log_that_was_cut_leaves_the_path_without_a_number_and_names_it(
     assert [str(s.path) for s in evidence.samples if s.bytes_per_second is not None] == [
         p for p in whole if p not in lost
     ]
-
-
-# --- the API server itself ------------------------------------------------------------------------------------------
-
-
-def test_answers_that_come_too_late_leave_one_sweep_that_goes_on_once_they_are_in_time(yard: Yard) -> None:
-    """What was asked is done each time, and nobody hears of it: the next turn finds it."""
-    with door(yard.access.server) as way:
-        slow = configuration(yard.access)
-        slow.host = way.address
-        yard.client = KubeletLogs(slow)
-        yard.__post_init__()
-        bench = Bench(yard)
-        bench.serve()
-        way.delay_seconds = CALL_SECONDS + 1
-        bench.serve()
-        way.delay_seconds = 0.3
-        eventually(lambda: len(yard.names("jobs")) == 3 and bench.serve().sweep is not None, 30)
-        made = sorted(job["metadata"]["uid"] for job in yard.get("jobs")["items"])
-        way.delay_seconds = 0.0
-        status = bench.serve(turns=2)
-        assert status.sweep is not None
-        assert sorted(job.uid for job in status.sweep.jobs) == made

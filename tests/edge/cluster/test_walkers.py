@@ -204,6 +204,13 @@ def test_a_deadline_of_a_pod_that_is_gone_names_the_node_and(events: list[Docume
     assert "SECRET" not in trouble
 
 
+def test_a_deadline_of_a_pod_that_is_gone_says_that_its_image_could_not_be_pulled() -> None:
+    events = [scheduler("Scheduled", "Successfully assigned"), scheduler("Failed", 'Failed to pull image "SECRET"')]
+    trouble = only([ended("Failed", "DeadlineExceeded")], [], events).trouble
+    assert "(ImagePull: node n1 cannot pull the probe's image" in trouble
+    assert "SECRET" not in trouble
+
+
 def test_a_pod_that_waits_for_its_node_says_what_the_scheduler_says() -> None:
     waits = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": ABOUT_ALL}]
     assert AWAY in only([job("n1")], [pod("n1", "Pending", conditions=waits)], []).trouble

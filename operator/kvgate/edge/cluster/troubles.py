@@ -12,8 +12,8 @@ from kvgate.probe.jobs import NODE
 POD_DELETED = "PodDeleted"
 _IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"})
 _NOT_STARTED = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
-_FAILED_SCHEDULING, _SCHEDULED = "FailedScheduling", "Scheduled"
-TOLD_OF_PODLESS = (("Job", "FailedCreate"), ("Pod", _FAILED_SCHEDULING), ("Pod", _SCHEDULED))
+_FAILED_SCHEDULING, _SCHEDULED, _FAILED = "FailedScheduling", "Scheduled", "Failed"
+TOLD_OF_PODLESS = (("Job", "FailedCreate"), ("Pod", _FAILED_SCHEDULING), ("Pod", _SCHEDULED), ("Pod", _FAILED))
 """The kind that an event regards, and its reason: what is asked for where a Job has no pod, or has none any more."""
 _SCHEDULER_SAYS = (
     ("were unschedulable", "cordoned"),
@@ -69,7 +69,7 @@ def of_an_end(job: Document, pod: Document, events: Sequence[Document]) -> str:
     """Why a walker that has ended did not end well; empty when it did. `pod` is empty where it is gone."""
     node = text(at(job, "metadata", "annotations", NODE))
     if condition(job, "Failed").get("reason") == "DeadlineExceeded":
-        waited = of_a_pending(pod) if pod else _never_scheduled(node, events)
+        waited = of_a_pending(pod) if pod else _never_started(node, events)
         what = f"the walker of node {node} did not end within its Job's activeDeadlineSeconds"
         return f"DeadlineExceeded: {what}{_why(waited)}"
     if left := of_a_leaving(pod):
@@ -131,7 +131,7 @@ def of_a_pending(pod: Document) -> str:
     for status in mappings(at(pod, "status", "containerStatuses")):
         reason = text(at(status, "state", "waiting", "reason"))
         if reason in _IMAGE:
-            return f"ImagePull: node {node} cannot pull the probe's image; check probe.image in the operator's settings"
+            return _image(node)
         if reason in _NOT_STARTED:
             return f"ContainerNotStarted: node {node} cannot start the probe's container ({reason})"
     held = mappings(at(pod, "status", "conditions"))
@@ -141,11 +141,17 @@ def of_a_pending(pod: Document) -> str:
     return ""
 
 
-def _never_scheduled(node: str, events: Sequence[Document]) -> str:
-    """The pod goes with the deadline: what the scheduler said of it stays a while."""
+def _never_started(node: str, events: Sequence[Document]) -> str:
+    """The pod goes with the deadline: what the scheduler and the kubelet said of it stays a while."""
+    if "pull image" in _said(events, _FAILED):
+        return _image(node)
     scheduled = any(event.get("reason") == _SCHEDULED for event in events)
     said = _said(events, _FAILED_SCHEDULING)
     return _unschedulable(node, said) if said and not scheduled else ""
+
+
+def _image(node: str) -> str:
+    return f"ImagePull: node {node} cannot pull the probe's image; check probe.image in the operator's settings"
 
 
 def _unschedulable(node: str, said: str) -> str:
