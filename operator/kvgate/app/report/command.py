@@ -40,7 +40,7 @@ class Form(StrEnum):
         "kvgate report saved.json --format csv | column -ts,",
     ),
 )
-@click.argument("words", nargs=-1, required=True, metavar="POOL|FILE...")
+@click.argument("words", nargs=-1, required=True, metavar="POOL_OR_FILE")
 @click.option(
     "--format", "form", type=click.Choice([form.value for form in Form]), default=Form.HTML.value, show_default=True,
     help="A page, all of it as lines, a row per path, or parameters for another tool.",
@@ -50,7 +50,7 @@ class Form(StrEnum):
 def report(words: tuple[str, ...], form: str, output: str, cluster: Cluster) -> int:
     """Show what a pool's fabric was measured to carry: a page to attach to a ticket, a table, or parameters.
 
-    FILE holds FabricReports as kubectl prints them, and best the InferencePool too. POOL is read from the cluster,
+    A file holds FabricReports as kubectl prints them, and best the InferencePool too. A pool is read from the cluster,
     where nothing is changed. Exits 0 when the report is written, whatever it says, and 2 when it can't be.
     """
     now = datetime.now(UTC)
