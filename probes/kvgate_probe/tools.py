@@ -24,4 +24,5 @@ TOOLS: Mapping[str, Make] = {
 
 def tools_of(schedule: Schedule, bind: str | None) -> tuple[Tool, ...]:
     """The tool of each step. Raises KeyError where one is not known."""
-    return tuple(TOOLS[step.tool](step, bind, schedule.paced_bits_per_second) for step in schedule.steps)
+    paced = schedule.paced_bits_per_second
+    return tuple(TOOLS[step.tool](step, bind, None if step.unpaced else paced) for step in schedule.steps)

@@ -80,6 +80,8 @@ class Step:
     seconds: float
     piece_bytes: int | None = None
     operation: str = ""
+    unpaced: bool = False
+    """Whether the schedule's pace is not meant for it."""
 
 
 @dataclass(frozen=True)
@@ -282,7 +284,7 @@ def _version(*, limited: bool, stepped: bool, ordered: bool, packed: bool) -> in
 
 def _step_out(step: Step) -> dict[str, object]:
     told = {"tool": step.tool, "streams": step.streams, "seconds": step.seconds}
-    more = {"pieceBytes": step.piece_bytes, "operation": step.operation or None}
+    more = {"pieceBytes": step.piece_bytes, "operation": step.operation or None, "unpaced": step.unpaced or None}
     return told | {key: value for key, value in more.items() if value is not None}
 
 
@@ -296,6 +298,7 @@ def _step(reader: Fields) -> Step:
         seconds=reader.number("seconds", above=0, most=MAX_SECONDS),
         piece_bytes=piece,
         operation=reader.maybe_text("operation") or "",
+        unpaced="unpaced" in reader.values and reader.flag("unpaced"),
     )
 
 

@@ -85,6 +85,7 @@ class Sample:
     for what carried the bytes, `sums_equal` whether the data arrived as they were, None where the tool does not check.
     `loaded_round_trip_seconds` is the mean that the sender's kernel saw while the test ran. `tool_version` is what the
     tool says that it is, "" where it does not. `piece_bytes` is what one transfer of a tool that moves pieces was.
+    `paced_bytes_per_second` is all that the test asked for, None where that was as much as the path carries.
     `starved` says which end did not get the processor that it asked for: the path may carry more than the number says.
     """
 
@@ -123,6 +124,7 @@ class Sample:
     lanes: tuple[str, ...] = ()
     sums_equal: bool | None = None
     starved: str = ""
+    paced_bytes_per_second: float | None = None
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

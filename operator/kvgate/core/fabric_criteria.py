@@ -12,7 +12,7 @@ from kvgate.core import text
 from kvgate.core.evidence import Evidence, Path, Sample
 from kvgate.core.findings import Concern, Finding
 from kvgate.core.judging import Case
-from kvgate.core.rates import PathRates, carried, lower_percentile
+from kvgate.core.rates import PathRates, carried, lower_percentile, reached_pace
 
 MOST_DISAGREEMENT = 2.0
 """Two tools that measured the same of one path agree while neither says more than this times the other."""
@@ -45,7 +45,8 @@ def _contradictions(path: PathRates) -> Iterator[str]:
             yield f"path {path.path}: {slow} says {text.rate(low)}, {fast} {text.rate(high)}"
     link, endpoint = path.link, path.endpoint
     same = len({sample.transport for sample in path.samples}) == 1
-    if same and link is not None and endpoint is not None and endpoint > MOST_DISAGREEMENT * link:
+    paced = any(reached_pace(sample) for sample in path.samples)
+    if same and not paced and link is not None and endpoint is not None and endpoint > MOST_DISAGREEMENT * link:
         yield f"path {path.path}: the link carries {text.rate(link)}, and the transport on it {text.rate(endpoint)}"
 
 
@@ -122,7 +123,7 @@ def _rates(samples: Iterable[Sample], *, serving: bool) -> dict[Path, tuple[floa
     found: dict[Path, tuple[float, float]] = {}
     for sample in samples:
         moved = sample.serving_bytes_per_second or 0.0
-        if (moved > 0) is serving and (rate := carried(sample)) is not None:
+        if (moved > 0) is serving and not reached_pace(sample) and (rate := carried(sample)) is not None:
             found[sample.path] = (rate, moved)
     return found
 
@@ -160,6 +161,19 @@ def unless_starved(finding: Finding, starved: str) -> Finding:
     what = f"{finding.reason}, but the probe was starved ({starved}), so the path may carry more: {finding.message}"
     why = f"{what}; the cluster's administrator must give the probe its processor, then measure again"
     return Finding(finding.criterion, Outcome.INCONCLUSIVE, "ProbeStarved", why, finding.concern)
+
+
+def unless_sufficient(finding: Finding, case: Case) -> Finding:
+    """A path that carried all that it was asked for while its nodes serve is no worse than those that were asked for
+    more before."""
+    judged = case.judged_bytes_per_second or 0.0
+    slow = tuple(path for path in case.fabric.measured if (path.bytes_per_second or 0.0) <= judged)
+    compared = finding.criterion in {"outlier", "median"} and finding.outcome is not Outcome.PASS
+    if not compared or not slow or not all(path.at_least for path in slow):
+        return finding
+    what = f"{len(slow)} paths carried all that they were asked for beside serving, up to {text.rate(judged)}"
+    why = f"{what}; what they carry beyond that was not measured, so they are compared with no other path"
+    return Finding(finding.criterion, Outcome.PASS, "SufficientBesideServing", why, finding.concern)
 
 
 def _not_measured(criterion: str) -> Finding:

@@ -65,7 +65,7 @@ class Trials:
     @cached_property
     def usual_bytes_per_second(self) -> float:
         """What the better quarter of all tests reaches."""
-        known = ((test.bytes_per_second, 1.0) for test in self.rates.values())
+        known = ((test.bytes_per_second, 1.0) for test in self.rates.values() if not test.at_least)
         return lower_percentile(((rate, weight) for rate, weight in known if rate is not None), USUAL_PERCENT) or 0.0
 
     @cached_property
@@ -102,7 +102,7 @@ class _Group:
 
 def _bad(test: PathRates, limit: float) -> bool:
     rate = test.bytes_per_second
-    return test.unreachable is not None if rate is None else rate < limit
+    return test.unreachable is not None if rate is None else rate < limit and not test.at_least
 
 
 def trials_of(evidence: Evidence, least_bytes_per_second: float, before: Mapping[Path, int] | None = None) -> Trials:

@@ -151,15 +151,22 @@ class Case:
     @cached_property
     def load(self) -> Load | None:
         """None while the peak request rate, the nodes or the transfer is missing."""
-        peak, nodes = self.pool.spec.workload.peak_requests_per_second, self.world.nodes
-        if peak is None or self.transfer is None or not nodes.paths:
+        if self.transfer is None or self.demand is None or not all(uplink.readable for uplink in self.uplinks):
             return None
-        if not all(uplink.readable for uplink in self.uplinks):
+        return self.load_of(self.transfer, self.demand)
+
+    def load_of(self, transfer: Transfer, demand: Demand) -> Load:
+        return load(transfer, self.shares, demand)
+
+    @cached_property
+    def demand(self) -> Demand | None:
+        """None while the peak request rate or the nodes are missing."""
+        peak = self.pool.spec.workload.peak_requests_per_second
+        if peak is None or not self.world.nodes.paths:
             return None
         skew = self.pool.spec.workload.skew.number
         prefill, decode = self._sharing(PodRole.PREFILL), self._sharing(PodRole.DECODE)
-        demand = Demand(peak.number, skew, prefill, decode, self.uplinks)
-        return load(self.transfer, self.shares, demand)
+        return Demand(peak.number, skew, prefill, decode, self.uplinks)
 
     @cached_property
     def shared_links(self) -> tuple[SharedLink, ...]:

@@ -12,6 +12,8 @@ from kvgate.core.evidence import FAULTS_OF_THE_PATH, Evidence, Failure, FailureK
 
 MOST_BELIEVABLE = 1e14
 """Bytes per second. No path carries more; such a number is a fault of the tool."""
+REACHES_PACE = 0.95
+"""Of the pace that a test asked for: the rest is the tool's own granularity."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,11 @@ class PathRates:
     def nearest(self) -> tuple[Sample, ...]:
         """The samples of the layer nearest to the worker: of the endpoint, or of the link where that is all."""
         return tuple(sample for sample in self.samples if sample.layer is Layer.ENDPOINT) or self.samples
+
+    @property
+    def at_least(self) -> bool:
+        """Whether the number is all that a paced test asked for, so that the path may carry more."""
+        return any(reached_pace(sample) for sample in self.samples if carried(sample) == self.bytes_per_second)
 
     @property
     def answered(self) -> bool:
@@ -95,6 +102,12 @@ def carried(sample: Sample) -> float | None:
     if probe is None or not (0 < probe <= MOST_BELIEVABLE and 0 <= serving <= MOST_BELIEVABLE):
         return None
     return probe + serving
+
+
+def reached_pace(sample: Sample) -> bool:
+    """Whether a paced test got what it asked for."""
+    asked, rate = sample.paced_bytes_per_second, sample.bytes_per_second
+    return asked is not None and rate is not None and rate >= REACHES_PACE * asked
 
 
 def path_rates(path: Path, samples: Sequence[Sample]) -> PathRates:

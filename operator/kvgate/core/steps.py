@@ -30,6 +30,8 @@ class Measure:
     prefill: frozenset[str] = frozenset()
     """The pool's prefill nodes. Some paths are tested the other way round, so that their sources do not tell."""
     apart: Apart = ONE_BY_ONE
+    pace_bytes_per_second: float | None = None
+    """What each path is asked for; None for as much as it carries."""
     descriptor_bytes: int | None = None
     """What the KV transport moves at a time; None leaves it to the tool."""
 

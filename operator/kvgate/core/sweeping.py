@@ -12,11 +12,12 @@ from kvgate.core.apart import apart
 from kvgate.core.clearing import NOT_CLEARED, unlooked_once
 from kvgate.core.descriptors import descriptor_bytes
 from kvgate.core.evidence_criteria import POD_NODES
-from kvgate.core.extent import at_once, chosen, how_many, jitter, measurable, sample_of, too_few, uses
+from kvgate.core.extent import at_once, chosen, how_many, jitter, sample_of, too_few, uses
 from kvgate.core.findings import Finding
 from kvgate.core.judged import Judged
 from kvgate.core.judging import CLOCK_TOLERANCE, Case
 from kvgate.core.moments import later
+from kvgate.core.pacing import pace
 from kvgate.core.runs import run_id
 from kvgate.core.steps import Line, Measure
 from kvgate.core.switching import Move
@@ -71,6 +72,7 @@ def measuring(case: Case, meant: SweepStatus) -> Measure:
         prefill=prefill,
         apart=apart(case),
         descriptor_bytes=descriptor_bytes(case),
+        pace_bytes_per_second=pace(case),
     )
 
 
@@ -115,8 +117,8 @@ def _left_out(case: Case) -> str:
     """Why a sweep is due where all paths in use fit one, and no sweep that counts meant to measure some of them."""
     if case.standing is None or sample_of(case) is not None:
         return ""
-    left = frozenset(measurable(case)).difference(case.standing.evidence.planned)
-    return f"no sweep that counts covers {len(left)} of the paths in use" if left else ""
+    left = how_many(case) - sum(uses(case, path) for path in frozenset(case.standing.evidence.planned))
+    return f"no sweep that counts covers {left} of the paths in use" if left else ""
 
 
 def _renewed_at(case: Case) -> datetime:

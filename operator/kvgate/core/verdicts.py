@@ -127,7 +127,8 @@ def _numbers(case: Case) -> tuple[Finding, ...]:
     if kind.reason == "Unmeasured":
         return (kind,)
     starved = beside.starved_probes(case)
-    return tuple(beside.unless_starved(finding, starved) for finding in _each(NUMBERS, case))
+    each = (beside.unless_starved(finding, starved) for finding in _each(NUMBERS, case))
+    return tuple(beside.unless_sufficient(finding, case) for finding in each)
 
 
 TABLES: Mapping[Capability, Callable[[Case], tuple[Finding, ...]]] = {

@@ -15,6 +15,9 @@ from kvgate_probe.wire import Pair, Schedule, Step
 
 MOST_ROUNDS_ALONE = 16
 """Rounds of the phase Isolated in a sweep of both phases."""
+PACED_TOOL = "iperf3"
+SHORT_SECONDS = 1.0
+"""The shortest test that is believed."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,7 @@ def plan_phases(step: Measure, pool_uid: str, test: LinkTest, phases: Collection
     Of both: all paths at once, as many as the limits allow, in the rounds at the end; and before them a sample alone,
     which is all of them where MOST_ROUNDS_ALONE suffice for that, and another one in each sweep otherwise.
     """
+    test = test if step.pace_bytes_per_second is None else _gentle(test, step.pace_bytes_per_second)
     if len(set(phases)) == 1:
         return plan_paths(step.run_id, pool_uid, step.paths, test, next(iter(phases)), step.at_once)
     every = in_order(set(step.paths))
@@ -77,6 +81,18 @@ def plan_phases(step: Measure, pool_uid: str, test: LinkTest, phases: Collection
     schedule = _schedule(step.run_id, pool_uid, (*alone, *beside), test, Phase.ISOLATED)
     both = replace(schedule, in_order=True, beside=(Phase.CONCURRENT.value, len(beside)))
     return SweepPlan(both, _between_nodes(every))
+
+
+def _gentle(test: LinkTest, bytes_per_second: float) -> LinkTest:
+    """The test beside serving: iperf3 sends what is asked for and no more; the other tools know no pace, and are short.
+    A pace that the test has already is kept where it is slower."""
+    paces = (round(8 * bytes_per_second), test.paced_bits_per_second)
+    further = (step if step.tool == PACED_TOOL else _short(step) for step in test.further)
+    return replace(test, paced_bits_per_second=min(pace for pace in paces if pace), further=tuple(further))
+
+
+def _short(step: Step) -> Step:
+    return replace(step, seconds=min(step.seconds, SHORT_SECONDS), unpaced=True)
 
 
 def _alone(beside: Rounds, step: Measure) -> Rounds:

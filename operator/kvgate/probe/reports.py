@@ -193,7 +193,7 @@ _NUMBERS = (
 
 _LATER_NUMBERS = (
     "bytes_sent", "slot", "line_rate_bytes_per_second", "mtu", "segment_bytes", "ip_version", "round_trip_seconds",
-    "set_up_seconds", "loaded_round_trip_seconds", "piece_bytes",
+    "set_up_seconds", "loaded_round_trip_seconds", "paced_bytes_per_second", "piece_bytes",
 )  # fmt: skip
 _LATER_TEXTS = ("congestion", "starved", "tool_version")
 """What reports of earlier versions lack."""

@@ -14,11 +14,14 @@ from kvgate.probe.flows import hash_limited
 from kvgate.probe.iperf3_guard import plain_address
 from kvgate.probe.measured import Accepted, Reader
 from kvgate.probe.readers import reader_of
+from kvgate.probe.served import served
 from kvgate.probe.starved import starved
 from kvgate.probe.ucx_reading import TCP
 from kvgate_probe.wire import Result, Schedule, Step, Test
 
 MUCH_UNCONFIRMED = 0.05
+COUNTED_TOOL = "iperf3"
+"""Tells every byte that it sent; the others count what they were asked for."""
 
 
 def sample_of(test: Test, schedule: Schedule, measured_at: datetime, outcome: Accepted | Failure, ends: Ends) -> Sample:
@@ -62,8 +65,16 @@ def sample_of(test: Test, schedule: Schedule, measured_at: datetime, outcome: Ac
         lanes=accepted.lanes if accepted else (),
         sums_equal=accepted.sums_equal if accepted else None,
         starved=starved(reader, ends.source, ends.destination),
+        serving_bytes_per_second=served(ends, numbers) if numbers and step.tool == COUNTED_TOOL else None,
+        paced_bytes_per_second=_paced(schedule, step, ends),
         notes=tuple(_notes(schedule, step, reader, outcome, ends)) if numbers else (),
     )
+
+
+def _paced(schedule: Schedule, step: Step, ends: Ends) -> float | None:
+    """On loopback a pace stands for a link, and is no less than that carries."""
+    pace, local = schedule.paced_bits_per_second, ends.source is not None and ends.source.interface in LOOPBACK
+    return None if pace is None or step.unpaced or local else pace / 8
 
 
 def _set_up(teller: Result | None, accepted: Accepted | None) -> float | None:
@@ -101,6 +112,8 @@ def _notes(schedule: Schedule, step: Step, reader: Reader, outcome: Accepted | F
     if isinstance(outcome, Failure):
         return
     yield from _record_notes(schedule, step, reader, ends)
+    if (pace := _paced(schedule, step, ends)) is not None:
+        yield f"asked for {rate(pace)} and no more, beside serving"
     if hungry := starved(reader, ends.source, ends.destination):
         yield f"the probe was starved, so that the path may carry more: {hungry}"
     if step.tool == "iperf3":
