@@ -40,14 +40,14 @@ class Form(StrEnum):
         "kvgate report saved.json --format csv | column -ts,",
     ),
 )
-@click.argument("words", nargs=-1, required=True, metavar="POOL_OR_FILE")
+@click.argument("sources", nargs=-1, required=True)
 @click.option(
     "--format", "form", type=click.Choice([form.value for form in Form]), default=Form.HTML.value, show_default=True,
     help="A page, all of it as lines, a row per path, or parameters for another tool.",
 )  # fmt: skip
 @click.option("-o", "--output", default=STDOUT, show_default=True, help="The file; it is written whole or not at all.")
 @cluster_flags
-def report(words: tuple[str, ...], form: str, output: str, cluster: Cluster) -> int:
+def report(sources: tuple[str, ...], form: str, output: str, cluster: Cluster) -> int:
     """Show what a pool's fabric was measured to carry: a page to attach to a ticket, a table, or parameters.
 
     A file holds FabricReports as kubectl prints them, and best the InferencePool too. A pool is read from the cluster,
@@ -55,7 +55,7 @@ def report(words: tuple[str, ...], form: str, output: str, cluster: Cluster) -> 
     """
     now = datetime.now(UTC)
     write = _writer(Form(form), now)
-    content = write(gathered(words, cluster, now)).encode("utf-8", "replace")
+    content = write(gathered(sources, cluster, now)).encode("utf-8", "replace")
     if output != STDOUT:
         write_whole(Path(output), content)
     else:
