@@ -125,3 +125,11 @@ def test_rounds_do_not_depend_on_the_order_of_the_paths() -> None:
 def test_a_path_from_a_node_to_itself_is_in_no_round() -> None:
     assert rounds_of([Path("a", "a"), Path("a", "b")]) == ((Path("a", "b"),),)
     assert rounds_of([Path("a", "a")]) == ()
+
+
+def test_one_node_less_on_one_side_of_a_whole_product_takes_no_round_more_than_vizing_promises() -> None:
+    """Seven nodes of both roles and one that only sends: repainting alone ends a round above that."""
+    prefill = [f"n0{number}" for number in range(8)]
+    rounds = rounds_between(prefill, [name for name in prefill if name != "n06"])
+    assert len(rounds) <= 14
+    assert sum(map(len, rounds)) == 49

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import product
 from operator import attrgetter
@@ -83,4 +84,13 @@ def _coloured(wanted: Sequence[Path], sources: Sequence[str], destinations: Sequ
 
     edges = sorted(((places[path.source], places[path.destination]) for path in wanted), key=diagonal)
     rounds = painted(edges, len(names), two_sided=apart)
-    return tuple(tuple(Path(names[a], names[b]) for a, b in edges) for edges in rounds)
+    found = tuple(tuple(Path(names[a], names[b]) for a, b in edges) for edges in rounds)
+    busiest = max(Counter(end for edge in edges for end in edge).values())
+    return found if apart or len(found) <= busiest + 1 else min(found, _of_circle(wanted, names), key=len)
+
+
+def _of_circle(wanted: Sequence[Path], nodes: Sequence[str]) -> Rounds:
+    """The rounds in which each of the nodes sends to each other one, as far as they are wanted: few where most are."""
+    asked = frozenset(wanted)
+    kept = (tuple(path for path in paths if path in asked) for paths in _circle(nodes))
+    return tuple(paths for paths in kept if paths)
