@@ -5,7 +5,7 @@ PYTHON := $(VENV)/python
 export PATH := $(CURDIR)/$(VENV):$(PATH)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test e2e faults build images cluster cluster-down kind crds reasons krew lint fmt lock bench clean
+.PHONY: help demo test e2e faults build images cluster cluster-down kind crds reasons krew lint docs fmt lock bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,10 @@ reasons: ## write what kubectl kvgate says of a reason, from docs/conditions.md 
 lint: ## run the linters alone
 	@.ci/bootstrap demo
 	@$(PYTHON) .ci/run_tiers.py lint
+
+docs: ## build the pages in dist/site, strictly
+	@.ci/bootstrap demo
+	@NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --quiet -f .ci/mkdocs.yml
 
 fmt: ## format the code, and fix what a linter can fix
 	@.ci/bootstrap demo
