@@ -130,7 +130,7 @@ def main() -> bool:
     os.environ[PYTHON] = NIXL
     layout = declared_layout(BYTES_PER_TOKEN)
     assert isinstance(layout, KVLayout)
-    cases = []
+    cases, within = list[Case](), False
     with lab({"prefill": 10**9, "decode": 10**9}) as (prefill, decode):
         for gigabits in GIGABITS:
             for node in (prefill, decode):
@@ -146,7 +146,8 @@ def main() -> bool:
                     case = Case(gigabits, piece_bytes, at_once, link, endpoint, predicted, shared, truth)
                     print(" | ".join(case.cells), flush=True)
                     cases.append(case)
-    return tell(cases)
+            within = tell(cases)
+    return within
 
 
 def tell(cases: Sequence[Case]) -> bool:

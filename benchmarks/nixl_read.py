@@ -46,7 +46,7 @@ def _handle(side: Side, told: dict[str, list[list[int]]], count: int) -> object:
 def main() -> None:
     end, host, port, piece_bytes, whole_bytes, times = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:7])
     nixl_pair.BUFFER_BYTES = whole_bytes // PARTS
-    nixl_pair.SILENCE_SECONDS = 120.0
+    nixl_pair.SILENCE_SECONDS = nixl_pair.CONNECT_SECONDS = 120.0
     if end == "serve":
         nixl_pair.serve(port, host, piece_bytes, READ)
     else:

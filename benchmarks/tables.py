@@ -16,8 +16,9 @@ def publish(name: str, title: str, said: str, heads: Sequence[str], rows: Iterab
     lines = [f"| {' | '.join(heads)} |", f"|{'|'.join('---' for _ in heads)}|"]
     lines += [f"| {' | '.join(row)} |" for row in rows]
     machine = f"{os.cpu_count()} cores, {platform.machine()}, Linux {platform.release().split('-')[0]}"
+    load = f"load average over five minutes {os.getloadavg()[1]:.1f}"
     text = "\n".join(
-        (f"# {title}", "", said, "", *lines, "", f"Measured {datetime.now(UTC):%Y-%m-%d} on {machine}.", "")
+        (f"# {title}", "", said, "", *lines, "", f"Measured {datetime.now(UTC):%Y-%m-%d} on {machine}; {load}.", "")
     )
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.md").write_text(text, encoding="utf-8")
