@@ -1,7 +1,6 @@
 #!/bin/bash
 # The first process of one node, in network, mount and process namespaces of its own: when it ends, so does the node.
-# Environment: STATE (the node's directory), CONTAINERD_CONFIG, KUBELET, KUBELET_ARGS, PAUSE_IMAGE, IMAGES, and BOOT_ID
-# where the node boots again.
+# Environment: STATE (the node's directory), CONTAINERD_CONFIG, KUBELET, KUBELET_ARGS, PAUSE_IMAGE, IMAGES.
 set -euo pipefail
 
 mount --make-rprivate /
@@ -23,8 +22,6 @@ for area in vm kernel; do
     )
     mount --bind "$copy" "/proc/sys/$area"
 done
-if [ -n "${BOOT_ID:-}" ]; then echo "$BOOT_ID" >"$STATE/private/sys-kernel/random/boot_id"; fi # this is a reboot
-rm -rf "$STATE/containerd-state" # lies in /run elsewhere, and ends with the boot
 mount --make-rshared /
 
 containerd --config "$CONTAINERD_CONFIG" >"$STATE/containerd.log" 2>&1 &
@@ -35,15 +32,7 @@ until ctr version >/dev/null 2>&1; do
 done
 ctr images import "$PAUSE_IMAGE"
 # shellcheck disable=SC2086
-start_kubelet() { "$KUBELET" $KUBELET_ARGS >>"$STATE/kubelet.log" 2>&1 & }
-start_kubelet
+"$KUBELET" $KUBELET_ARGS >"$STATE/kubelet.log" 2>&1 &
 for image in $IMAGES; do ctr images import "$image"; done
 touch "$STATE/images-imported"
-wait -n || true # containerd or the kubelet ended: neither should, unless a test holds the kubelet off
-while [ -e "$STATE/kubelet-off" ]; do
-    touch "$STATE/kubelet-is-off"
-    while [ -e "$STATE/kubelet-off" ]; do sleep 0.1; done
-    rm "$STATE/kubelet-is-off"
-    start_kubelet
-    wait -n || true
-done
+wait -n # containerd or the kubelet ended: neither should

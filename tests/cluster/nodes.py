@@ -25,8 +25,6 @@ class Node:
     plug: Plug
     process: Process
     state: Path
-    command: tuple[str | Path, ...] = ()
-    """What starts it, again after a reboot."""
 
     @property
     def log(self) -> Path:
@@ -73,13 +71,14 @@ def start_node(ledger: Ledger, prepared: Prepared, plan: NodePlan) -> Node:
         "PAUSE_IMAGE": str(prepared.pause_image),
         "IMAGES": " ".join(map(str, prepared.images)),
     }
-    command: tuple[str | Path, ...] = (
+    process = ledger.start(
+        plan.name,
         *("env", *(f"{name}={value}" for name, value in environment.items())),
         *("nsenter", f"--net=/run/netns/{plan.plug.namespace}"),
         *("unshare", "--mount", "--pid", "--fork", "--kill-child"),
         *("bash", INIT),
     )
-    return Node(plan.name, plan.plug, ledger.start(plan.name, *command), state, command)
+    return Node(plan.name, plan.plug, process, state)
 
 
 def _kubelet_arguments(state: Path, plan: NodePlan, config: Path) -> list[str]:
