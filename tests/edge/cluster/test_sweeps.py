@@ -22,7 +22,7 @@ from kvgate.edge.errors import EdgeError, MeasureError, PoolGoneError, WriteConf
 from kvgate.probe.jobs import job_name, schedule_name
 from kvgate_probe.wire import Schedule
 from tests.cluster.waiting import eventually
-from tests.edge.cluster.yard import Document, Dying, MortalClient, Yard, configuration, printed
+from tests.edge.cluster.yard import IMAGE_ID, Document, Dying, MortalClient, Yard, configuration, printed
 
 pytestmark = pytest.mark.api
 
@@ -348,6 +348,8 @@ def test_a_sweep_becomes_evidence_in_reports_and_nothing_of_it_is_left(yard: Yar
     assert {sample.path for sample in evidence.samples} == set(yard.paths())
     assert [sample.bytes_per_second for sample in evidence.samples] == [pytest.approx(GIGABIT / 8, rel=0.01)] * 2
     assert {identity.boot_id for identity in evidence.nodes} == {f"boot-{node}" for node in yard.nodes}
+    assert {evidence.image, *(identity.image for identity in evidence.nodes)} == {IMAGE_ID}
+    assert [tool.partition(" ")[0] for tool in evidence.tools] == ["iperf3:"]
     assert evidence.problems == ()
     assert (world.sweep, world.sweep_jobs) == (None, ())
     assert (yard.names("jobs"), [n for n in yard.names("configmaps") if RUN in n]) == ([], [])

@@ -39,6 +39,7 @@ ROOT = Path(__file__).parents[3]
 CRDS = sorted((ROOT / "crds").glob("kvgate.dev_*.yaml"))
 DYNAMO_CRD = ROOT / "tests" / "data" / "dynamo-crds" / "nvidia.com_dynamographdeployments.yaml"
 IMAGE = "kvgate.dev/probe:test"
+IMAGE_ID = f"docker.io/library/{IMAGE}@sha256:{64 * 'a'}"
 KINDS = {
     "kvpool": POOLS,
     "fabrep": REPORTS,
@@ -224,7 +225,7 @@ class Yard:
         container = {
             "name": "walker",
             "image": IMAGE,
-            "imageID": "",
+            "imageID": IMAGE_ID,
             "ready": phase == "Running",
             "restartCount": 0,
             "state": state,
