@@ -33,8 +33,8 @@ def _without(sweep: Evidence, paths: frozenset[Path]) -> Evidence:
 
 def uncleared(case: Case) -> tuple[Path, ...]:
     """Those of such paths that older answers put among the dead and the slowest."""
-    before = as_before(case)
-    return tuple(path for path in failing(before) if path in _unlooked(case)) if before else ()
+    before, unlooked = as_before(case), frozenset(_unlooked(case))
+    return tuple(path for path in failing(before) if path in unlooked) if before else ()
 
 
 def cleared(case: Case, *, failed: bool) -> Finding:
@@ -53,7 +53,8 @@ def unlooked_once(case: Case) -> tuple[Path, ...]:
     newest = case.evidence
     older = (e for e in case.world.evidence if newest and e is not newest and e.measured_at <= newest.measured_at)
     last = next(older, None)
-    return tuple(path for path in uncleared(case) if path in answered(last)) if last else ()
+    told = answered(last) if last else frozenset[Path]()
+    return tuple(path for path in uncleared(case) if path in told)
 
 
 def answered(sweep: Evidence) -> frozenset[Path]:

@@ -83,7 +83,7 @@ class Case:
         older = (e for e in self.world.evidence if e.run_id != newest.run_id and e.measured_at <= newest.measured_at)
         return standing(newest, older, self.paths, self.world.nodes.identities, (self.now, ttl))
 
-    @property
+    @cached_property
     def unanswered(self) -> tuple[Path, ...]:
         """The paths in use that lack an answer which counts now: never measured, failed, or of a changed node."""
         return tuple(path.path for path in self.fabric.paths if not path.answered and not path.path.same_node)
