@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from kvgate.app.cli import cli
 from kvgate.app.people.completion import NO_FILES, for_kubectl
 from tests.app.people.conftest import Bench
 from tests.app.yard import kvgate
+from tests.cluster.binaries import binary
 
 ROOT = Path(__file__).parents[3]
 KREW = ROOT / "manifests" / "krew"
@@ -53,6 +55,29 @@ def test_a_shell_is_told_how_to_complete(shell: str, capsys: pytest.CaptureFixtu
     assert kvgate("completion", shell) == 0
     said = capsys.readouterr().out
     assert f"_KVGATE_COMPLETE={shell}_complete" in said
+
+
+@pytest.mark.api
+def test_kubectl_finds_the_plugin_and_asks_it_what_may_stand_there(bench: Bench, tmp_path: Path) -> None:
+    """The console scripts as an installer writes them, beside the real kubectl."""
+    scripts = {"kubectl-kvgate": "cli:run", "kubectl_complete-kvgate": "people.completion:run_for_kubectl"}
+    for name, place in scripts.items():
+        module, function = place.split(":")
+        script = f"#!{sys.executable}\nfrom kvgate.app.{module} import {function}\n{function}()\n"
+        (tmp_path / name).write_text(script)
+        (tmp_path / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:/bin:/usr/bin", "PYTHONPATH": str(ROOT / "operator")}
+
+    def kubectl(*words: str) -> subprocess.CompletedProcess[str]:
+        line = [str(binary("kubectl")), *words, *bench.kvgate()]
+        return subprocess.run(line, capture_output=True, text=True, env=environment, timeout=60, check=False)
+
+    found = kubectl("kvgate", "status", "qwen3")
+    assert f"InferencePool {bench.yard.namespace}/qwen3" in found.stdout, found.stderr
+    assert 'unknown command "bogus" for "kubectl kvgate"' in kubectl("kvgate", "bogus").stderr
+    asked = [str(binary("kubectl")), "__complete", "kvgate", "resu"]
+    told = subprocess.run(asked, capture_output=True, text=True, env=environment, timeout=60, check=False).stdout
+    assert told.splitlines()[0].startswith("resume")
 
 
 def test_krews_plugin_hands_over_to_kvgate_and_says_what_is_missing(tmp_path: Path) -> None:
