@@ -43,10 +43,16 @@ class Latencies:
 
 def latencies(fabric: Fabric) -> Latencies | None:
     """None where no measured path tells any."""
-    each = [latency_of(path.samples) for path in fabric.measured]
+    told = (path.samples for path in fabric.measured if any(map(_tells, path.samples)))
+    each = [latency_of(samples) for samples in told]
     loaded = [one.loaded for one in each]
     median = Latency(_median([one.round_trip for one in each]), _median(loaded), _median([one.set_up for one in each]))
     return None if median == Latency() else Latencies(median, _largest(loaded))
+
+
+def _tells(sample: Sample) -> bool:
+    known = (sample.round_trip_seconds, sample.loaded_round_trip_seconds, sample.set_up_seconds)
+    return any(value is not None for value in known)
 
 
 def _median(values: Sequence[float | None]) -> float | None:

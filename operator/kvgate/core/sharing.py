@@ -67,11 +67,12 @@ def shared_links(evidence: Evidence, places: Places) -> tuple[SharedLink, ...]:
 
 def _slots(evidence: Evidence) -> Iterator[tuple[_Squeeze, ...]]:
     """Per slot of the concurrent phase of one sweep, what its paths carried: each sweep numbers its own."""
-    alone = _rates(evidence, Phase.ISOLATED)
+    together = tuple(sample for sample in evidence.samples if sample.phase is Phase.CONCURRENT)
+    alone = _rates(evidence, Phase.ISOLATED) if together else {}
     slots: dict[tuple[str, int], list[_Squeeze]] = defaultdict(list)
-    for sample in evidence.samples:
+    for sample in together:
         rate = carried(sample)
-        if sample.phase is Phase.CONCURRENT and sample.slot is not None and rate is not None:
+        if sample.slot is not None and rate is not None:
             squeeze = _Squeeze(sample.path, rate, alone.get((sample.path, sample.layer)))
             slots[sample.run_id, sample.slot].append(squeeze)
     for _, running in sorted(slots.items()):
