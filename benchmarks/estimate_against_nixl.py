@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,25 +78,19 @@ def measured(source: LabNode, destination: LabNode, piece_bytes: int) -> tuple[f
 
 
 def read_seconds(source: LabNode, destination: LabNode, piece_bytes: int, count: int, at_once: int) -> float:
-    """Until the last of so many READs was whole that began together, each of `count` bytes; the median of some."""
+    """Until the last of so many READs by one reader was whole, each of `count` bytes; the median of some."""
     times = 3 if count * at_once < 4e8 else 1
-    with ExitStack() as stack:
-        readers = []
-        for number in range(at_once):
-            asked = (str(PORT + number), str(piece_bytes), str(count), str(times))
-            stack.enter_context(_end("serve", source, source.address, asked))
-            readers.append(stack.enter_context(_end("read", destination, source.address, asked)))
+    asked = tuple(map(str, (PORT, piece_bytes, count, times, at_once)))
+    with _end("serve", source, source.address, asked), _end("read", destination, source.address, asked) as reader:
+        assert reader.stdin is not None
         for _ in range(times):
-            for reader in readers:
-                _line(reader, "ready")
-            for reader in readers:
-                assert reader.stdin is not None
-                reader.stdin.write("go\n")
-                reader.stdin.flush()
-        told = [json.loads(_line(reader, "{")) for reader in readers]
-    if not all(one["equal"] for one in told):
+            _line(reader, "ready")
+            reader.stdin.write("go\n")
+            reader.stdin.flush()
+        told = json.loads(_line(reader, "{"))
+    if not told["equal"]:
         raise RuntimeError("what was read is not what was there")
-    return float(statistics.median(max(one["seconds"][turn] for one in told) for turn in range(times)))
+    return float(statistics.median(told["seconds"]))
 
 
 def _line(process: subprocess.Popen[str], start: str) -> str:

@@ -7,24 +7,26 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 
 from kvgate_probe import nixl_pair
 from kvgate_probe.nixl_pair import READ, Side, Talk
 
 WARM_PIECES = 8
+POLL_SECONDS = 0.0005
 PARTS = 3
 """Transfers that a READ is made of, one after the other."""
 
 
-def read(host: str, port: int, piece_bytes: int, times: int) -> None:
+def read(host: str, port: int, piece_bytes: int, times: int, at_once: int) -> None:
     side = Side(f"reader-{os.getpid()}", piece_bytes, filled=False)
     with nixl_pair.connected(host, port) as sock:
         talk = Talk(sock)
         talk.say(side.agent.get_agent_metadata())
         told, metadata = talk.hear()
         side.agent.add_remote_agent(metadata)
-        whole, few = (_handle(side, told, count) for count in (len(side.descs), WARM_PIECES))
-        nixl_pair.once(side, few)
+        nixl_pair.once(side, _handle(side, told, WARM_PIECES))
+        whole = [_handle(side, told, len(side.descs)) for _ in range(at_once)]
         took = []
         for _ in range(times):
             side.forget()
@@ -32,9 +34,19 @@ def read(host: str, port: int, piece_bytes: int, times: int) -> None:
             sys.stdin.readline()
             began = time.perf_counter()
             for _ in range(PARTS):
-                nixl_pair.once(side, whole)
+                _together(side, whole)
             took.append(time.perf_counter() - began)
         print(json.dumps({"seconds": took, "equal": side.digest == told["digest"]}), flush=True)
+
+
+def _together(side: Side, handles: Sequence[object]) -> None:
+    """Raises RuntimeError where NIXL says that one of them failed."""
+    states = [side.agent.transfer(handle) for handle in handles]
+    while "PROC" in states:
+        time.sleep(POLL_SECONDS)
+        states = [s if s != "PROC" else side.agent.check_xfer_state(h) for s, h in zip(states, handles, strict=True)]
+    if set(states) != {"DONE"}:
+        raise RuntimeError(f"the transfers ended in states {states}")
 
 
 def _handle(side: Side, told: dict[str, list[list[int]]], count: int) -> object:
@@ -44,13 +56,13 @@ def _handle(side: Side, told: dict[str, list[list[int]]], count: int) -> object:
 
 
 def main() -> None:
-    end, host, port, piece_bytes, whole_bytes, times = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:7])
+    end, host, port, piece_bytes, whole_bytes, times, at_once = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:8])
     nixl_pair.BUFFER_BYTES = whole_bytes // PARTS
     nixl_pair.SILENCE_SECONDS = nixl_pair.CONNECT_SECONDS = 120.0
     if end == "serve":
         nixl_pair.serve(port, host, piece_bytes, READ)
     else:
-        read(host, port, piece_bytes, times)
+        read(host, port, piece_bytes, times, at_once)
 
 
 if __name__ == "__main__":
