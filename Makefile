@@ -5,7 +5,7 @@ PYTHON := $(VENV)/python
 export PATH := $(CURDIR)/$(VENV):$(PATH)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test e2e faults build images cluster cluster-down kind crds reasons krew lint docs fmt lock bench clean
+.PHONY: help demo test e2e faults build images cluster cluster-down kind crds reasons krew lint docs fmt lock bench fuzz clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,6 +87,10 @@ lock: ## pin every dependency again, with hashes
 bench: ## measure again what benchmarks/ states (root, Linux)
 	@.ci/bootstrap test
 	@$(PYTHON) -m benchmarks
+
+fuzz: ## spoil KVGATE_FUZZ_EXAMPLES real inputs, and see each refused or kept to its law
+	@.ci/bootstrap test
+	@$(PYTHON) -m tests.fuzz
 
 clean: ## remove what was built and cached in this checkout, but not .venv
 	@rm -rf dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

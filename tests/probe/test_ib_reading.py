@@ -85,6 +85,7 @@ def test_the_walker_has_the_tool_say_its_version_before_its_result(tmp_path: Pat
             GIGABITS.replace("[Gb/sec]", ""), FailureKind.UNREADABLE, id="N18 a number without a unit is no rate"
         ),
         pytest.param(GIGABITS.replace("65536 ", "4096 "), FailureKind.IMPLAUSIBLE, id="messages of another size"),
+        pytest.param(GIGABITS.replace("929300", "9300"), FailureKind.TOO_SHORT, id="reads of a twentieth of a second"),
         pytest.param(GIGABITS.replace("97.43", "0.00"), FailureKind.TOO_SHORT, id="a rate of zero"),
         pytest.param("Couldn't connect to 10.0.0.1:5202", FailureKind.CONNECT_REFUSED, id="nothing listens"),
         pytest.param("No IB devices found", FailureKind.TOOL_FAILED, id="no device"),

@@ -55,6 +55,12 @@ def test_the_header_says_which_column_is_which() -> None:
     assert kind(read_ucx(f"{LANES}{ROWS}", EXPECTED)) is FailureKind.TOOL_FAILED
 
 
+def test_a_lane_that_would_write_on_a_terminal_is_of_no_known_transport() -> None:
+    outcome = read_ucx(GOOD.replace("tcp/eth0", "\x1b[2Jtcp/eth0"), EXPECTED)
+    assert kind(outcome) is FailureKind.UNREADABLE
+    assert lanes_of(GOOD.replace("eth0", "eth0\x1b[2J\u202e")) == ("tcp/eth0?[2J?",)
+
+
 @pytest.mark.parametrize(
     ("text", "seen"),
     [

@@ -86,7 +86,12 @@ def checked_transport(lanes: tuple[str, ...]) -> str:
 def lanes_of(text: str) -> tuple[str, ...]:
     """The lanes that carry remote reads, by UCX's own log; those of active messages say nothing of them."""
     found = {kind: inner.split() for line in text.splitlines() if "cfg" in line for kind, inner in _LANES.findall(line)}
-    return tuple(lane[:MOST_CHARACTERS_OF_A_LANE] for lane in found.get("rma") or found.get("rma_am") or [])
+    return tuple(_plain(lane) for lane in found.get("rma") or found.get("rma_am") or [])
+
+
+def _plain(lane: str) -> str:
+    """A name that is safe in a log and in evidence; with a `?` in it, it is of no transport that is known."""
+    return "".join(one if one.isascii() and one.isprintable() else "?" for one in lane[:MOST_CHARACTERS_OF_A_LANE])
 
 
 def version_of(text: str) -> str:
@@ -96,7 +101,9 @@ def version_of(text: str) -> str:
 
 
 def transport_of(lanes: tuple[str, ...]) -> str:
-    """What the lanes amount to: the slowest kind among them; "" where there are none."""
+    """What the lanes amount to: the slowest kind among them; "" where there are none, or a spoilt one."""
+    if any("?" in lane for lane in lanes):
+        return ""
     kinds = {lane.partition("/")[0] for lane in lanes}
     if not kinds:
         return ""
