@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kvgate.api.status import CapabilityStatus, HistoryEntry
+from collections.abc import Iterable
+
+from kvgate.api.status import BaselineEntry, CapabilityStatus, HistoryEntry
 from kvgate.api.words import ApprovalState, Capability, Outcome
 from kvgate.core.digests import digest
 from kvgate.core.findings import Finding
@@ -10,7 +12,7 @@ from kvgate.core.judged import Judged
 from kvgate.core.judging import Case
 from kvgate.core.memory import Action
 from kvgate.core.steps import Decided, Enable, Revert, Step
-from kvgate.core.target import Switch
+from kvgate.core.target import Switch, ToggleStep
 from kvgate.core.world import KVKnown
 
 MOST_WORDS = 32
@@ -98,17 +100,18 @@ def _written(judged: Judged, action: Action) -> tuple[str, ...]:
     if judged.toggle is None or action is Action.DRIFTED or action is Action.ADOPTED:
         return ()
     if action is Action.ENABLED and judged.toggle.switch is Switch.ON:
-        return tuple(f"{step.component}/{step.env}={step.to}" for step in judged.toggle.steps)[:MOST_WORDS]
-    entries = judged.baseline if action is Action.REVERTED else ()
-    return tuple(_put_back(one.component, one.env, one.value if one.present else None) for one in entries)[:MOST_WORDS]
+        return _switched(judged.toggle.steps)
+    return _put_back(judged.baseline) if action is Action.REVERTED else ()
 
 
 def _values(patch: Enable | Revert) -> tuple[str, ...]:
-    if isinstance(patch, Enable):
-        return tuple(f"{step.component}/{step.env}={step.to}" for step in patch.steps)[:MOST_WORDS]
-    told = (_put_back(one.component, one.env, one.value if one.present else None) for one in patch.baseline)
+    return _switched(patch.steps) if isinstance(patch, Enable) else _put_back(patch.baseline)
+
+
+def _switched(steps: Iterable[ToggleStep]) -> tuple[str, ...]:
+    return tuple(f"{step.component}/{step.env}={step.to}" for step in steps)[:MOST_WORDS]
+
+
+def _put_back(entries: Iterable[BaselineEntry]) -> tuple[str, ...]:
+    told = (f"{one.component}/{one.env}" + (f"={one.value}" if one.present else " removed") for one in entries)
     return tuple(told)[:MOST_WORDS]
-
-
-def _put_back(component: str, env: str, value: str | None) -> str:
-    return f"{component}/{env} removed" if value is None else f"{component}/{env}={value}"
