@@ -7,8 +7,8 @@ import io
 
 from kvgate.app.report.html import Html, element, join
 from kvgate.app.report.names import escaped, shown
-from kvgate.app.report.scale import MARKS, Cell, Scale
-from kvgate.app.report.subject import Subject
+from kvgate.app.report.scale import MARKS, Scale
+from kvgate.app.report.subject import Reach, Subject
 from kvgate.core import text
 from kvgate.core.evidence import Path
 
@@ -43,16 +43,16 @@ def _cell(subject: Subject, scale: Scale, path: Path, unit: float) -> Html:
     return f'<td class="c{cell.value}" title="{title}">{number}<i>{MARKS[cell]}</i></td>'
 
 
-_WORDS = {Cell.UNREACHABLE: "unreachable", Cell.FAILED: "failed", Cell.SAME_NODE: "same node", Cell.UNMEASURED: ""}
+_WORDS = {Reach.UNREACHABLE: "unreachable", Reach.FAILED: "failed", Reach.SAME_NODE: "same node"}
 
 
 def as_text(subject: Subject) -> Html:
     """CSV in MB/s, a row per sending node; a cell without a number says why, or is empty where nothing was measured."""
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["from \\ to", *map(_flat, subject.destinations)])
+    writer.writerow(["from \\ to", *map(shown, subject.destinations)])
     for source in subject.sources:
-        writer.writerow([_flat(source), *(_told(subject, Path(source, end)) for end in subject.destinations)])
+        writer.writerow([shown(source), *(_told(subject, Path(source, end)) for end in subject.destinations)])
     return element("pre", escaped_lines(out.getvalue()), "matrix")
 
 
@@ -62,11 +62,7 @@ def _told(subject: Subject, path: Path) -> str:
         return ""
     if fact.bytes_per_second is not None:
         return f"{fact.bytes_per_second / 1e6:.1f}"
-    return {"Unreachable": "unreachable", "Failed": "failed", "SameNode": "same node"}.get(fact.reach.value, "")
-
-
-def _flat(name: str) -> str:
-    return shown(name)
+    return _WORDS.get(fact.reach, "")
 
 
 def escaped_lines(lines: str) -> Html:

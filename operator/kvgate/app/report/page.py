@@ -17,6 +17,7 @@ from kvgate.app.report.names import escaped
 from kvgate.app.report.scale import MARKS, Cell, Scale, scale_of
 from kvgate.app.report.subject import Subject
 from kvgate.core import text
+from kvgate.core.evidence import Path
 
 Draw = Callable[[charts.Theme], charts.Chart]
 
@@ -81,7 +82,7 @@ def _legend(subject: Subject, scale: Scale) -> Html:
     counts = dict.fromkeys(reversed(Cell), 0)
     for source in subject.sources:
         for destination in subject.destinations:
-            counts[scale.cell(subject.by_path.get(sections.path(source, destination)))] += 1
+            counts[scale.cell(subject.by_path.get(Path(source, destination)))] += 1
     order = (Cell.A, Cell.B, Cell.C, Cell.D, Cell.E, Cell.UNREACHABLE, Cell.FAILED, Cell.SAME_NODE, Cell.UNMEASURED)
     items = (
         f'<li><span class="key c{cell.value}" aria-hidden="true">{MARKS[cell]}</span>'

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from kvgate.api.status import PathRate, PoolStatus
+from kvgate.api.status import CapabilityStatus, PathRate, PoolStatus
 from kvgate.api.words import Outcome
 from kvgate.app.report.html import Html, definitions, element, join, table
 from kvgate.app.report.names import escaped
@@ -19,10 +19,6 @@ MOST_LISTED = 20
 _SIGNS = {
     Outcome.PASS: "✓", Outcome.INCONCLUSIVE: "≈", Outcome.UNKNOWN: "?", Outcome.ERROR: "!", Outcome.FAIL: "✕",
 }  # fmt: skip
-
-
-def path(source: str, destination: str) -> Path:
-    return Path(source, destination)
 
 
 def head(subject: Subject, now: datetime) -> Html:
@@ -52,12 +48,10 @@ def head(subject: Subject, now: datetime) -> Html:
 def _banner(subject: Subject) -> Html:
     if subject.verdict is None:
         return element("p", "No verdict: the report was made from FabricReports alone.", "verdicts")
-    items = (_capability(subject.verdict.status, number) for number in range(len(subject.verdict.status.capabilities)))
-    return element("ul", join(items), "verdicts")
+    return element("ul", join(map(_capability, subject.verdict.status.capabilities)), "verdicts")
 
 
-def _capability(status: PoolStatus, number: int) -> Html:
-    entry = status.capabilities[number]
+def _capability(entry: CapabilityStatus) -> Html:
     on = ", switched on" if entry.enabled else f", held by {entry.held_by}" if entry.held_by else ""
     told = escaped(f"{_SIGNS[entry.outcome]} {entry.outcome.value}{on}")
     return f'<li class="{entry.outcome.value.lower()}"><b>{escaped(entry.name.value)}</b> {told}</li>'
