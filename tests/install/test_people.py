@@ -77,6 +77,13 @@ def test_who_writes_pools_approves_nothing_and_who_approves_writes_no_pool(peopl
     assert "must be the user who creates" in people.create("approver", mine).says
 
 
+def test_an_approver_sees_the_deployment_whose_change_is_approved_and_writes_it_not(people: People) -> None:
+    assert people.read("approver", "dgd.v1beta1.nvidia.com/off-held", "-n", GATED).done
+    assert "forbidden" in people.read("approver", "dgd.v1beta1.nvidia.com", "-n", GATED).says
+    change = {"metadata": {"labels": {"a": "b"}}}
+    assert "forbidden" in people.patch("approver", "dgd.v1beta1.nvidia.com/off-held", change).says
+
+
 def test_a_tenant_reaches_no_other_tenants_deployment(people: People) -> None:
     """A pool names a deployment of its own namespace; there is no way to say another, and no right to write there."""
     assert "forbidden" in people.create("gitops", pool("theirs", gated.FREE)).says
