@@ -130,6 +130,12 @@ class FabricStatus(Wire):
     shared_links: Annotated[tuple[SharedLinkStatus, ...], Field(max_length=10)] = ()
     """Oversubscription, as far as paths were measured at once."""
 
+    @property
+    def layers(self) -> tuple[tuple[str, LayerStatus], ...]:
+        """Those that have evidence, each with the name of its field."""
+        both = (("link", self.link), ("endpoint", self.endpoint))
+        return tuple((name, layer) for name, layer in both if layer is not None)
+
 
 class KVCacheStatus(Wire):
     """How large the KV cache is, and how that is known."""

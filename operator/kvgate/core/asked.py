@@ -65,9 +65,8 @@ def _split(block: DisaggregationCriteria, spec: PoolSpec, status: PoolStatus) ->
 
 
 def _judged(status: PoolStatus) -> Iterable[str]:
-    fabric = status.fabric
-    for name, layer in (("link", fabric.link), ("endpoint", fabric.endpoint)) if fabric else ():
-        if layer is not None and layer.judged_bytes_per_second is not None:
+    for name, layer in status.fabric.layers if status.fabric else ():
+        if layer.judged_bytes_per_second is not None:
             yield f"{name} {text.rate(layer.judged_bytes_per_second)}"
 
 
@@ -79,9 +78,8 @@ def _added(estimate: Estimate) -> str:
 
 
 def _coverage(status: PoolStatus) -> str:
-    fabric = status.fabric
-    layers = [layer for layer in (fabric.link, fabric.endpoint) if layer is not None] if fabric else []
-    return "; ".join(f"{layer.measured} of {layer.paths} by {layer.tool or 'no tool'}" for layer in layers) or UNSEEN
+    layers = status.fabric.layers if status.fabric else ()
+    return "; ".join(f"{one.measured} of {one.paths} by {one.tool or 'no tool'}" for _, one in layers) or UNSEEN
 
 
 def _evidence(spec: PoolSpec, status: PoolStatus) -> Iterable[Asked]:

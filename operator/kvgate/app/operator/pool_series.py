@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from kvgate.api.status import Estimate, FabricStatus, LayerStatus, PoolStatus
+from kvgate.api.status import Estimate, LayerStatus, PoolStatus
 from kvgate.api.words import Capability, ConditionStatus, Mode
 from kvgate.core.memory import Action, of
 from kvgate.core.world import Pool
@@ -102,7 +102,7 @@ def switched_on(watched: Watched, _: datetime) -> Points:
 
 def layers(read: Callable[[LayerStatus], float | None]) -> Callable[[Watched, datetime], Points]:
     def points(watched: Watched, _: datetime) -> Points:
-        for name, layer in _layers(watched.status.fabric):
+        for name, layer in watched.status.fabric.layers if watched.status.fabric else ():
             if (value := read(layer)) is not None:
                 yield (name, layer.tool), float(value)
 
@@ -159,13 +159,6 @@ def sweeps(watched: Watched, _: datetime) -> Points:
 
 def failures(watched: Watched, _: datetime) -> Points:
     yield (), float(watched.failures)
-
-
-def _layers(fabric: FabricStatus | None) -> Iterator[tuple[str, LayerStatus]]:
-    if fabric is not None and fabric.link is not None:
-        yield "link", fabric.link
-    if fabric is not None and fabric.endpoint is not None:
-        yield "endpoint", fabric.endpoint
 
 
 _LAYER, _PROMPT = ("layer", "tool"), ("prompt_tokens",)

@@ -137,7 +137,7 @@ def _evidence(pool: Pool, capability: Capability) -> SeenEvidence | None:
     fabric = pool.status.fabric
     if fabric is None:
         return None
-    rates = (layer.judged_bytes_per_second for layer in (fabric.link, fabric.endpoint) if layer is not None)
+    rates = (layer.judged_bytes_per_second for _, layer in fabric.layers)
     return SeenEvidence(report=fabric.report, judged_bytes_per_second=min((r for r in rates if r), default=None))
 
 

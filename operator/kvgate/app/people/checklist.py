@@ -20,6 +20,7 @@ from kvgate.core.world import Pool
 
 _GOOD = {Outcome.PASS}
 _FALSE_IS_GOOD = frozenset({ConditionType.DRIFTED, ConditionType.ROLLED_BACK, ConditionType.STALLED})
+_LAYERS = {"link": "link", "endpoint": "KV transport"}
 _QUIET = frozenset({"NotGated", "NoPrometheus", "NothingOn", "NothingToApprove"})
 
 
@@ -93,13 +94,11 @@ def _measured(facts: Facts) -> Iterable[str]:
         return
     yield "| layer | tool | paths | judged | worst path |"
     yield "|---|---|---|---|---|"
-    for name, layer in (("link", fabric.link), ("KV transport", fabric.endpoint)):
-        if layer is None:
-            continue
+    for name, layer in fabric.layers:
         judged = "no number" if layer.judged_bytes_per_second is None else text.rate(layer.judged_bytes_per_second)
         worst = layer.worst
         least = f"{worst.source} → {worst.destination}, {text.rate(worst.bytes_per_second)}" if worst else "none"
-        yield _row(name, layer.tool, f"{layer.measured} of {layer.paths}", judged, least)
+        yield _row(_LAYERS[name], layer.tool, f"{layer.measured} of {layer.paths}", judged, least)
     yield ""
     when = text.moment(fabric.measured_at) if fabric.measured_at else "at no known time"
     until = text.moment(fabric.expires_at) if fabric.expires_at else "no known time"

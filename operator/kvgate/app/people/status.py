@@ -90,9 +90,8 @@ def _fabric(pool: Pool, now: datetime) -> Iterable[str]:
     if fabric is None:
         yield "not measured"
         return
-    for name, layer in (("link", fabric.link), ("endpoint", fabric.endpoint)):
-        if layer is not None:
-            yield f"{name} ({layer.tool}): {_layer(layer)}"
+    for name, layer in fabric.layers:
+        yield f"{name} ({layer.tool}): {_layer(layer)}"
     expires = f", holds until {text.moment(fabric.expires_at)}" if fabric.expires_at else ""
     report = f" in {fabric.report}" if fabric.report else ""
     yield f"measured {age(fabric.measured_at, now)} ago{report}{expires}"
@@ -108,11 +107,8 @@ def _layer(layer: LayerStatus) -> str:
 
 
 def _worst(fabric: FabricStatus | None) -> str:
-    rates = [
-        layer.worst.bytes_per_second
-        for layer in ((fabric.link, fabric.endpoint) if fabric else ())
-        if layer is not None and layer.worst is not None
-    ]
+    layers = fabric.layers if fabric else ()
+    rates = [layer.worst.bytes_per_second for _, layer in layers if layer.worst is not None]
     return text.rate(min(rates)) if rates else _NO_NUMBER
 
 
