@@ -20,7 +20,7 @@ from kvgate.edge.connection import credentials
 from kvgate.edge.errors import EdgeError, PoolGoneError
 from tests.cluster.access import AuditEvent, Document, write_kubeconfig
 from tests.core.worlds import entry
-from tests.edge.cluster.yard import IMAGE, Dying, KubeletLogs, Yard, printed
+from tests.edge.cluster.yard import IMAGE, Dying, KubeletLogs, Yard, printed, set_ready
 from tests.faults.doubtful import Doubts
 from tests.invariants import broken
 
