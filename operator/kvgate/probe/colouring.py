@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import product
 from operator import attrgetter
@@ -27,7 +26,8 @@ def rounds_of(paths: Iterable[Path]) -> Rounds:
     """Each of these paths once, a node never twice in a round; Δ is the number of tests of the busiest node.
 
     Exactly Δ rounds where no node has both roles (Kőnig), at most Δ + 1 where no two nodes have paths both ways
-    (Vizing), and at most Δ + 2 where some have, which an odd number of nodes that all have needs.
+    (Vizing). Where some have, Δ + 2 at most, and that only if the paths within some odd group of n nodes are too many
+    for Δ + 1 rounds of (n - 1) / 2 tests: as they are for an odd number of nodes that all send to each other.
     """
     wanted = in_order({path for path in paths if not path.same_node})
     sources, destinations = sorted({p.source for p in wanted}), sorted({p.destination for p in wanted})
@@ -84,13 +84,4 @@ def _coloured(wanted: Sequence[Path], sources: Sequence[str], destinations: Sequ
 
     edges = sorted(((places[path.source], places[path.destination]) for path in wanted), key=diagonal)
     rounds = painted(edges, len(names), two_sided=apart)
-    found = tuple(tuple(Path(names[a], names[b]) for a, b in edges) for edges in rounds)
-    busiest = max(Counter(end for edge in edges for end in edge).values())
-    return found if apart or len(found) <= busiest + 1 else min(found, _of_circle(wanted, names), key=len)
-
-
-def _of_circle(wanted: Sequence[Path], nodes: Sequence[str]) -> Rounds:
-    """The rounds in which each of the nodes sends to each other one, as far as they are wanted: few where most are."""
-    asked = frozenset(wanted)
-    kept = (tuple(path for path in paths if path in asked) for paths in _circle(nodes))
-    return tuple(paths for paths in kept if paths)
+    return tuple(tuple(Path(names[a], names[b]) for a, b in edges) for edges in rounds)

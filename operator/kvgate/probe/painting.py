@@ -7,24 +7,25 @@ from collections.abc import Sequence
 
 Edge = tuple[int, int]
 NOBODY = -1
+TURNS = 1000
+"""Edges that one without a colour may push out of theirs, one after the other, before a colour is added."""
 
 
 def painted(edges: Sequence[Edge], nodes: int, *, two_sided: bool) -> list[list[Edge]]:
     """The edges by colour; nodes are 0 to `nodes` - 1, and an edge may stand beside its reverse.
 
     Δ colours, Δ being the largest degree, where the graph is two-sided. Elsewhere one is added whenever an edge finds
-    none, which never takes more than Δ + 1 without reverse edges and Δ + 2 with them.
+    none: Δ + 1 at most without reverse edges (Vizing). With them an odd group of nodes may need Δ + 2, and no graph
+    needs more; a second attempt then looks for an answer with Δ + 1.
     """
     degrees = Counter(node for edge in edges for node in edge)
     fewest = max(degrees.values(), default=0)
     if two_sided:
         return _painted_across(edges, nodes, fewest)
     best = _painted(edges, nodes, fewest)
-    for tried in (edges, edges[::-1], sorted(edges)):
-        if len(best) <= fewest + 1:
-            break
-        best = min(best, _painted(tried, nodes, fewest + 1), key=len)
-    return best
+    if len(best) <= fewest + 1:
+        return best
+    return min(best, _painted(edges, nodes, fewest + 1, turns=TURNS), key=len)
 
 
 def _painted_across(edges: Sequence[Edge], nodes: int, colours: int) -> list[list[Edge]]:
@@ -34,10 +35,10 @@ def _painted_across(edges: Sequence[Edge], nodes: int, colours: int) -> list[lis
     return canvas.by_colour(edges)
 
 
-def _painted(edges: Sequence[Edge], nodes: int, colours: int) -> list[list[Edge]]:
+def _painted(edges: Sequence[Edge], nodes: int, colours: int, turns: int = 0) -> list[list[Edge]]:
     canvas = _Canvas(nodes, colours)
     for a, b in edges:
-        canvas.paint(a, b)
+        canvas.paint(a, b, turns)
     return canvas.by_colour(edges)
 
 
@@ -69,9 +70,22 @@ class _Canvas:
             common = 1 << here
         self._set(a, b, _lowest(common))
 
-    def paint(self, a: int, b: int) -> None:
+    def paint(self, a: int, b: int, turns: int = 0) -> None:
+        for turn in range(turns):
+            if self._painted(a, b):
+                return
+            a, b = self._pushed_on(a, b, turn)
         while not self._painted(a, b):
             self._add_colour()
+
+    def _pushed_on(self, a: int, b: int, turn: int) -> Edge:
+        """The edge takes a colour that a lacks, from another edge of b, which is without one now."""
+        lacking = _each(self.free[a])
+        colour = lacking[turn % len(lacking)]
+        other = self.at[b][colour]
+        self._clear(b, other, colour)
+        self._set(a, b, colour)
+        return b, other
 
     def by_colour(self, edges: Sequence[Edge]) -> list[list[Edge]]:
         left, found = set(edges), dict[int, list[Edge]]()
