@@ -12,14 +12,16 @@ import click
 from kvgate import __version__
 
 if TYPE_CHECKING:
+    from kvgate.edge.cluster.client import Client
     from kvgate.edge.cluster.desk import Desk
 
 
 @dataclass(frozen=True)
 class Place:
-    """A desk at the API server, and the namespace that is meant; empty: all of them."""
+    """A desk at the API server, what it asks with, and the namespace that is meant; empty: all of them."""
 
     desk: Desk
+    client: Client
     namespace: str
 
 
@@ -38,8 +40,8 @@ class Cluster:
         from kvgate.edge.connection import login  # noqa: PLC0415
 
         found = login(self.kubeconfig, self.context)
-        desk = Desk(Client(found.configuration, f"kubectl-kvgate/{__version__}"))
-        return Place(desk, "" if everywhere else self.namespace or found.namespace)
+        client = Client(found.configuration, f"kubectl-kvgate/{__version__}")
+        return Place(Desk(client), client, "" if everywhere else self.namespace or found.namespace)
 
 
 def cluster_flags(function: Callable[..., int]) -> Callable[..., int]:

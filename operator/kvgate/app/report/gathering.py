@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 
-from kvgate import __version__
 from kvgate.app.people.cluster import Cluster
 from kvgate.app.report.subject import Subject, of_evidence, of_pool
 from kvgate.core.decide import decide
@@ -71,13 +70,10 @@ def _newest(objects: Objects, namespace: str, name: str, uid: str) -> Subject:
 
 
 def _of_cluster(name: str, cluster: Cluster, now: datetime) -> Subject:
-    from kvgate.edge.cluster.client import Client  # noqa: PLC0415  it takes longer to load than a lint to run
-    from kvgate.edge.cluster.report_desk import read_for_report  # noqa: PLC0415
-    from kvgate.edge.connection import login  # noqa: PLC0415
+    from kvgate.edge.cluster.report_desk import read_for_report  # noqa: PLC0415  it takes longer to load than a lint
 
-    found = login(cluster.kubeconfig, cluster.context)
-    client = Client(found.configuration, f"kvgate-report/{__version__}")
-    read = read_for_report(client, cluster.namespace or found.namespace, name)
+    at = cluster.place()
+    read = read_for_report(at.client, at.namespace, name)
     pool = pool_of(read.pool)
     world = world_of(pool, read.objects, target_needed=False, nodes_needed=False)
     notes = (*read.notes, *_spoilt(world.evidence_problem))
