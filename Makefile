@@ -88,9 +88,10 @@ bench: ## measure again what benchmarks/ states (root, Linux)
 	@.ci/bootstrap test
 	@$(PYTHON) -m benchmarks
 
-fuzz: ## spoil KVGATE_FUZZ_EXAMPLES real inputs, and see each refused or kept to its law
+fuzz: ## spoil KVGATE_FUZZ_EXAMPLES real texts and KVGATE_FUZZ_OBJECTS objects, and see each refused or borne
 	@.ci/bootstrap test
 	@$(PYTHON) -m tests.fuzz
+	@KVGATE_FUZZ_OBJECTS=$${KVGATE_FUZZ_OBJECTS:-2000} $(PYTHON) -m pytest -q -m api tests/fuzz
 
 clean: ## remove what was built and cached in this checkout, but not .venv
 	@rm -rf dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
