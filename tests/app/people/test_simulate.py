@@ -68,6 +68,11 @@ def test_what_computing_anew_takes_stands_beside_it(capsys: Printed) -> None:
     assert row(capsys.readouterr().out)[-2:] == ["400 ms", "2.0 GB/s (16.00 Gbit/s)"]
 
 
+def test_a_number_that_was_given_is_said_to_be_the_flags(capsys: Printed) -> None:
+    assert kvgate(*ONE_PATH, "--prompt", "8000", "--kv-bytes", "131072") == 0
+    assert "KV cache 131072 B per token, as --kv-bytes says\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -76,9 +81,17 @@ def test_what_computing_anew_takes_stands_beside_it(capsys: Printed) -> None:
         pytest.param(
             (*ONE_PATH, "--prompt", "1", "--budget", "2"), "--budget must be a duration", id="no unit of time"
         ),
-        pytest.param((*ONE_PATH, "--prompt", "1", "--requests", "-1"), "--requests must be", id="a rate below zero"),
+        pytest.param(
+            (*ONE_PATH, "--prompt", "1", "--requests", "-1"),
+            "--requests must be a decimal number above zero: for example 4 or 0.2",
+            id="a rate below zero, told without the quotes that a manifest needs",
+        ),
         pytest.param((*ONE_PATH, "--prompt", "1", "--model", "{file}", "--kv-bytes", "1"), "give one", id="both sizes"),
-        pytest.param((*ONE_PATH, "--prompt", "1", "--model", "{file}"), "config.json", id="a config that is none"),
+        pytest.param(
+            (*ONE_PATH, "--prompt", "1", "--model", "{file}"),
+            "config.json: KV bytes per token unknown: the config is a list, not a JSON object; give --kv-bytes instead",
+            id="a config that is none, with the flag that helps in place of a pool's field",
+        ),
     ],
 )
 def test_what_makes_no_estimate_is_one_line(words: tuple[str, ...], said: str, tmp_path: Path, capsys: Printed) -> None:

@@ -212,7 +212,8 @@ def _quantity(flag: str, kind: type[Q], written: str) -> Q:
     try:
         return kind.parse(written)
     except ValueError as error:
-        raise click.UsageError(f"{flag} {error}") from error
+        said = str(error).replace(" in quotes", "").replace('"', "")  # quotes are YAML's, not a shell's
+        raise click.UsageError(f"{flag} {said}") from error
 
 
 @click.command(cls=Command, examples=("kubectl kvgate checklist qwen3 -n serving > readiness.md",))

@@ -17,6 +17,7 @@ from kvgate.app.output import printable, section
 from kvgate.core import text
 from kvgate.core.estimate import Demand, Load, Share, Transfer, break_even, load, longest_prompt, recompute_seconds
 from kvgate.core.kvcache import KVBytesUnknown, KVLayout, declared_layout, kv_layout, parse_config
+from kvgate.core.kvcache.words import REMEDY
 from kvgate.edge.errors import EdgeError
 
 EXAMPLE = "Qwen/Qwen3-0.6B"
@@ -63,8 +64,8 @@ def layout_of(model: Model) -> tuple[KVLayout, str]:
         parsed = parse_config(config)
         found = parsed if isinstance(parsed, KVBytesUnknown) else kv_layout(parsed)
     if isinstance(found, KVBytesUnknown):
-        raise EdgeError(f"{source}: {found.message}")
-    return found, f"{source}: {found.derivation}"
+        raise EdgeError(f"{source}: {found.message.replace(REMEDY, 'give --kv-bytes instead')}")
+    return found, "as --kv-bytes says" if source == "--kv-bytes" else f"{source}: {found.derivation}"
 
 
 def _read(path: Path) -> str:
