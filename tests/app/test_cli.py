@@ -115,6 +115,24 @@ def test_lint_finds_and_says_where(tmp_path: Path, capsys: pytest.CaptureFixture
     assert said.err == ""
 
 
+@pytest.mark.parametrize(
+    ("written", "code", "said"),
+    [
+        pytest.param("kind: InferencePool\n", 1, "f.yaml: apiVersion: must be kvgate.dev/v1alpha1", id="one of ours"),
+        pytest.param("kind: Deployment\n", 0, "", id="another's, which is passed over"),
+        pytest.param("kind: [InferencePool]\n", 0, "", id="no kind at all, which is nobody's"),
+    ],
+)
+def test_lint_misses_an_api_version_in_our_kinds_alone(
+    written: str, code: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "f.yaml").write_text(written)
+    assert kvgate("lint", tmp_path / "f.yaml") == code
+    out = capsys.readouterr().out.strip()
+    assert out.endswith(said)
+    assert bool(out) == bool(said)
+
+
 def test_lint_opens_a_list_as_kubectl_prints_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good, bad = yaml.safe_load(sample("pool.yaml")), yaml.safe_load(sample("pool.yaml"))
     bad["spec"]["workload"]["prompts"] = []

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from kvgate.api.crds import KINDS
 from kvgate.api.validate import is_ours, validate
 from kvgate.app.pipelines import Check, Level
 from kvgate.dynamo.document import at, text
@@ -14,6 +15,7 @@ from kvgate.edge.objects import Problem, Source, opened
 from kvgate.edge.yamlplaces import Named, Places
 
 REFUSED, UNREADABLE, ACCEPTED = "Refused", "Unreadable", "Accepted"
+_OUR_KINDS = tuple(kind.kind for kind in KINDS)
 
 
 @dataclass(frozen=True)
@@ -27,13 +29,18 @@ class Linted:
 def lint_files(files: Iterable[Path]) -> Linted:
     """The complaints about our kinds in these files; documents of other groups are passed over."""
     read = read_sources(files)
-    ours = [item for source in read.sources for item in opened(source) if is_ours(item.body)]
+    ours = [item for source in read.sources for item in opened(source) if _is_meant_for_us(item)]
     complaints = [f"{item.where}: {complaint}" for item in ours for complaint in validate(item.body)]
     places = Places()
     checks = [check for item in ours for check in _checks(item, places)]
     return Linted(
         (*(str(problem) for problem in read.problems), *complaints), (*map(_unreadable, read.problems), *checks)
     )
+
+
+def _is_meant_for_us(item: Source) -> bool:
+    """Of our group, or of one of our kinds and of no group at all: its apiVersion was forgotten."""
+    return is_ours(item.body) or ("apiVersion" not in item.body and item.body.get("kind") in _OUR_KINDS)
 
 
 def _checks(item: Source, places: Places) -> list[Check]:
