@@ -23,13 +23,13 @@ class Tier(StrEnum):
 MARKERS: Mapping[Tier, str] = {
     Tier.UNIT: "not local and not dynamo and not api and not cluster",
     Tier.LOCAL: "local and not dynamo and not api and not cluster",
-    Tier.DYNAMO: "dynamo and not api and not cluster",
-    Tier.API: "api and not cluster",
+    Tier.DYNAMO: "dynamo and not cluster",
+    Tier.API: "api and not dynamo and not cluster",
     Tier.CLUSTER: "cluster",
 }
 TOOLS: Mapping[Tier, Sequence[str]] = {
     Tier.LOCAL: ("iperf3", "prometheus"),
-    Tier.DYNAMO: ("dynamo-python",),
+    Tier.DYNAMO: ("dynamo-python", "go"),
     Tier.BUILD: ("go",),
     Tier.API: ("go",),
     Tier.CLUSTER: ("go", "ip", "iperf3", "containerd", "ctr", "runc", "nft", "prometheus"),
@@ -41,7 +41,7 @@ TRIED_TWICE = frozenset({Tier.LOCAL, Tier.DYNAMO, Tier.API, Tier.CLUSTER})
 MOST_TRIED_TWICE = 4
 ONLY_ON_LINUX = frozenset({Tier.DYNAMO, Tier.BUILD, Tier.API, Tier.CLUSTER})
 ONLY_AS_ROOT = frozenset({Tier.CLUSTER})
-NEEDS_BUILD = frozenset({Tier.API, Tier.CLUSTER})
+NEEDS_BUILD = frozenset({Tier.DYNAMO, Tier.API, Tier.CLUSTER})
 
 
 @dataclass(frozen=True)

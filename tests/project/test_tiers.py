@@ -26,9 +26,7 @@ def _without(*commands: str) -> Machine:
         pytest.param(LINUX_USER, set(Tier) - {Tier.CLUSTER}, id="a user on Linux runs all but the cluster"),
         pytest.param(MAC, {Tier.LINT, Tier.UNIT, Tier.LOCAL}, id="macOS runs lint, unit and local"),
         pytest.param(MAC_ROOT, {Tier.LINT, Tier.UNIT, Tier.LOCAL}, id="root on macOS runs no more"),
-        pytest.param(
-            _without("go"), {Tier.LINT, Tier.UNIT, Tier.LOCAL, Tier.DYNAMO}, id="without Go nothing that is built runs"
-        ),
+        pytest.param(_without("go"), {Tier.LINT, Tier.UNIT, Tier.LOCAL}, id="without Go nothing that is built runs"),
         pytest.param(_without("dynamo-python"), set(Tier) - {Tier.DYNAMO}, id="without Dynamo all but its tier"),
         pytest.param(_without("containerd"), set(Tier) - {Tier.CLUSTER}, id="without containerd no cluster"),
         pytest.param(
@@ -54,7 +52,7 @@ def test_a_refusal_says_why(tier: Tier, machine: Machine, words: str) -> None:
 
 def test_a_failed_build_refuses_what_needs_it_and_nothing_else() -> None:
     refused = {tier for tier in Tier if tiers.refusal(tier, LINUX_ROOT, frozenset({Tier.BUILD}))}
-    assert refused == {Tier.API, Tier.CLUSTER}
+    assert refused == {Tier.DYNAMO, Tier.API, Tier.CLUSTER}
 
 
 @pytest.mark.parametrize(
