@@ -1,4 +1,4 @@
-"""The plan of a whole matrix, which is what most tests of walks and results start from."""
+"""Rounds and plan of a whole matrix, which is what most tests of walks and results start from."""
 
 from __future__ import annotations
 
@@ -7,11 +7,20 @@ from itertools import product
 
 from kvgate.api.words import Phase
 from kvgate.core.evidence import Path
+from kvgate.probe.colouring import Rounds, rounds_of
 from kvgate.probe.plan import LinkTest, SweepPlan, plan_paths
+
+
+def matrix(prefill: Iterable[str], decode: Iterable[str]) -> list[Path]:
+    """Every prefill → decode path once."""
+    return [Path(a, b) for a, b in product(set(prefill), set(decode))]
+
+
+def rounds_between(prefill: Iterable[str], decode: Iterable[str]) -> Rounds:
+    return rounds_of(matrix(prefill, decode))
 
 
 def plan_sweep(
     run_id: str, pool_uid: str, prefill: Iterable[str], decode: Iterable[str], test: LinkTest, phase: Phase
 ) -> SweepPlan:
-    """Every prefill → decode path once."""
-    return plan_paths(run_id, pool_uid, (Path(a, b) for a, b in product(set(prefill), set(decode))), test, phase)
+    return plan_paths(run_id, pool_uid, matrix(prefill, decode), test, phase)

@@ -12,7 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kvgate.core.evidence import Path
-from kvgate.probe.colouring import rounds_between, rounds_of
+from kvgate.probe.colouring import rounds_of
+from tests.probe.matrix import rounds_between
 
 NODES = [f"n{number:02}" for number in range(64)]
 

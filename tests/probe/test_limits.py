@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from kvgate.core.at_once import AtOnce, PlaceLimit
 from kvgate.core.evidence import Path
-from kvgate.probe.colouring import rounds_between
 from kvgate.probe.limits import within
+from tests.probe.matrix import rounds_between
 
 PREFILL, DECODE = [f"p{n}" for n in range(9)], [f"d{n}" for n in range(8)]
 RACKS = {name: f"r{place // 3}" for side in (PREFILL, DECODE) for place, name in enumerate(side)}

@@ -15,10 +15,9 @@ from kvgate.api.words import Phase
 from kvgate.core.at_once import Apart, AtOnce, PlaceLimit
 from kvgate.core.evidence import Path
 from kvgate.core.steps import Measure
-from kvgate.probe.colouring import rounds_between
 from kvgate.probe.plan import MOST_ROUNDS_ALONE, LinkTest, plan_phases
 from kvgate_probe.wire import Pair, Schedule, Step, decode_schedule, encode_schedule
-from tests.probe.matrix import plan_sweep
+from tests.probe.matrix import plan_sweep, rounds_between
 
 NAMES = [f"n{number:02}" for number in range(12)]
 LINK_TEST = LinkTest(duration_seconds=2, streams=4, port=5201)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import product
 from operator import attrgetter
 
 from kvgate.core.evidence import Path
@@ -15,11 +14,6 @@ Rounds = tuple[tuple[Path, ...], ...]
 def in_order(paths: Iterable[Path]) -> list[Path]:
     """As `sorted`, without a comparison of two paths in Python for each step."""
     return sorted(paths, key=attrgetter("source", "destination"))
-
-
-def rounds_between(prefill: Iterable[str], decode: Iterable[str]) -> Rounds:
-    """Every path from a prefill node to another decode node, once, in the rounds of `rounds_of`."""
-    return rounds_of(Path(a, b) for a, b in product(set(prefill), set(decode)))
 
 
 def rounds_of(paths: Iterable[Path]) -> Rounds:
