@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from kvgate.api.words import Phase
+from kvgate.api.words import LinkTool, Phase
 from kvgate.core.at_once import UNLIMITED, AtOnce
 from kvgate.core.evidence import Path
 from kvgate.core.steps import Measure
@@ -15,7 +15,7 @@ from kvgate_probe.wire import Pair, Schedule, Step
 
 MOST_ROUNDS_ALONE = 16
 """Rounds of the phase Isolated in a sweep of both phases."""
-PACED_TOOL = "iperf3"
+PACED_TOOL = LinkTool.IPERF3
 SHORT_SECONDS = 1.0
 """The shortest test that is believed."""
 
@@ -30,7 +30,7 @@ class LinkTest:
     duration_seconds: float
     streams: int
     port: int
-    tool: str = "iperf3"
+    tool: str = LinkTool.IPERF3.value
     line_rate_bytes_per_second: float | None = None
     paced_bits_per_second: int | None = None
     most_bytes: int | None = None

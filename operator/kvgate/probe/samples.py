@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Iterator
 from datetime import datetime
 
-from kvgate.api.words import Memory, Phase
+from kvgate.api.words import LinkTool, Memory, Phase
 from kvgate.core.evidence import Failure, Path, Sample
 from kvgate.core.text import rate
 from kvgate.probe.ends import LOOPBACK, Ends, counted_bytes
@@ -20,7 +20,7 @@ from kvgate.probe.ucx_reading import TCP
 from kvgate_probe.wire import Result, Schedule, Step, Test
 
 MUCH_UNCONFIRMED = 0.05
-COUNTED_TOOL = "iperf3"
+COUNTED_TOOL = LinkTool.IPERF3
 """Tells every byte that it sent; the others count what they were asked for."""
 
 
@@ -116,7 +116,7 @@ def _notes(schedule: Schedule, step: Step, reader: Reader, outcome: Accepted | F
         yield f"asked for {rate(pace)} and no more, beside serving"
     if hungry := starved(reader, ends.source, ends.destination):
         yield f"the probe was starved, so that the path may carry more: {hungry}"
-    if step.tool == "iperf3":
+    if step.tool == LinkTool.IPERF3:
         yield from _stream_notes(step, outcome)
     if outcome.transport != TCP:
         yield "not TCP: the network interface's counters say nothing of these bytes"
