@@ -75,6 +75,9 @@ def test_each_command_has_help_of_its_own(name: str, capsys: pytest.CaptureFixtu
         pytest.param(("evaluate",), "--pool", id="evaluate without a pool"),
         pytest.param(("reconcile",), "-f", id="reconcile without a directory"),
         pytest.param(("lint", "{tmp}/none.yaml"), "does not exist", id="a file that is missing"),
+        pytest.param(
+            ("status", "--kubeconfig", "{tmp}/none"), "there is no such file", id="a kubeconfig that is missing"
+        ),
         pytest.param(("lint", "{tmp}"), "is a directory", id="a directory instead of a file"),
         pytest.param(("evaluate", "--pool", "{tmp}", "--evidence", "{tmp}"), "is a directory", id="a pool that is one"),
         pytest.param(("reconcile", "-f", "{tmp}/none"), "does not exist", id="a directory that is missing"),

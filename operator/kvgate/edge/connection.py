@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import yaml
 from kubernetes import client, config
@@ -57,7 +58,8 @@ def login(kubeconfig: str = "", context: str = "") -> Login:
         namespace = str(chosen["context"].get("namespace") or "default")
     except (config.ConfigException, OSError) as error:
         named = " of that name" if context else ""
-        what = f"{where}: holds no context{named} that can be used"
+        missing = kubeconfig and not Path(kubeconfig).expanduser().exists()
+        what = f"{where}: " + ("there is no such file" if missing else f"holds no context{named} that can be used")
         raise EdgeError(f"{what}; give --kubeconfig and --context, or set KUBECONFIG") from error
     except MISSHAPEN as error:
         raise EdgeError(f"{where}: is no kubeconfig that can be read ({type(error).__name__})") from error

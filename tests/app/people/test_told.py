@@ -78,6 +78,13 @@ def test_a_status_of_an_older_spec_is_not_told_as_news() -> None:
     assert "it saw generation 1, and it is at 2" in written.getvalue()
 
 
+def test_a_spec_that_was_never_judged_has_no_older_one() -> None:
+    with paper() as (console, written):
+        print_pools([UNJUDGED.but(generation=1).pool], UNJUDGED.now, console, everywhere=False)
+    assert "NotJudged" in written.getvalue()
+    assert "older" not in written.getvalue()
+
+
 def test_what_waits_for_a_person_comes_before_what_waits_for_time() -> None:
     window = [{"schedule": "0 2 * * 6", "duration": "1h"}]
     held = proposed().approved().asking(changeWindows=window).after()

@@ -45,7 +45,8 @@ def waiting(pool: Pool, wish: Wish) -> CapabilityStatus:
     """The plan that waits for this approval. Raises EdgeError where there is none, or where it asks for more."""
     where, capability = f"InferencePool {pool.key}", wish.capability
     if not current(pool):
-        raise EdgeError(f"{where}: kvgate has not judged this spec yet (generation {pool.generation}); try again")
+        what = f"kvgate has not judged this spec yet (generation {pool.generation})"
+        raise EdgeError(f"{where}: {what}; try again, and where it stays so, see that its operator runs")
     entry = next((one for one in pool.status.capabilities if one.name is capability), None)
     if entry is None:
         raise EdgeError(f"{where}: {capability} is not gated: it has no criteria block")

@@ -42,7 +42,7 @@ def _line(pool: Pool, now: datetime) -> tuple[str, ...]:
         *(by_name.get(capability, NOT_GATED) for capability in _COLUMNS),
         _worst(pool.status.fabric),
         ready.status.value if ready else "Unknown",
-        why if current(pool) else f"{why} (of an older spec)",
+        f"{why} (of an older spec)" if ready and not current(pool) else why,
         who,
         age(first.since if first else ready.last_transition_time if ready else None, now),
     )
