@@ -309,12 +309,12 @@ def decode_schedule(text: str) -> Schedule:
     further = tuple(map(_step, reader.objects("further"))) if "further" in reader.values else ()
     in_order = "inOrder" in reader.values and reader.flag("inOrder")
     packed = "packed" in reader.values
-    rounds = _packed_rounds(reader) if packed else _plain_rounds(reader)
-    beside = _beside(reader.within("beside"), len(rounds)) if "beside" in reader.values else None
-    ordered = in_order or beside is not None
+    ordered = in_order or "beside" in reader.values
     version = _version(limited=most_bytes is not None, stepped=bool(further), ordered=ordered, packed=packed)
     if reader.values.get("version") != version:
         raise WireError(f"schedule: version must be {version}")
+    rounds = _packed_rounds(reader) if packed else _plain_rounds(reader)
+    beside = _beside(reader.within("beside"), len(rounds)) if "beside" in reader.values else None
     return Schedule(
         run_id=reader.name("runID"),
         pool_uid=reader.text("poolUID"),
