@@ -394,7 +394,7 @@ def test_a_path_from_a_node_onto_itself_is_unmeasured(tmp_path: Path) -> None:
     before = made.deployment()
     status = made.status()
     assert status.capabilities[0].outcome == "Inconclusive"
-    assert condition(status, "FabricMeasured") == ("False", "Unmeasured")
+    assert condition(status, "FabricMeasured") == ("False", "SameNodeUnmeasured")
     assert made.deployment() == before
 
 

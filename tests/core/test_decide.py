@@ -413,6 +413,15 @@ def test_storage_is_never_patched_and_a_person_may_accept_what_is_declared() -> 
     assert told(decision.status, ConditionType.KV_STORAGE_ACCEPTED) == ("True", "AcceptedInconclusive")
 
 
+@pytest.mark.parametrize(("reason", "opens"), [("SameNodeUnmeasured", True), ("Unmeasured", False)])
+def test_only_its_own_reason_accepts_that_paths_on_one_node_are_not_measured(reason: str, *, opens: bool) -> None:
+    shared = cases.nodes(("p1", "d1"), ("d1",))
+    scene = Scene().but(nodes=shared).measured(FAST).after()
+    assert entry(scene.status, SPLIT).outcome is Outcome.INCONCLUSIVE
+    decision = scene.but(approvals=(approval(scene, SPLIT, acceptInconclusive=[reason]),)).decide()
+    assert (decision.patches != ()) is opens
+
+
 def test_routing_alone_is_judged_without_a_fabric() -> None:
     scene = Scene(spec=cases.spec({"mode": "Enforce", "criteria": {"routing": {}}})).switched(Switch.OFF, ROUTING)
     decision = scene.decide()

@@ -184,18 +184,21 @@ def test_the_node_that_changed_is_named() -> None:
     [
         pytest.param(case(), Outcome.PASS, "NodesApart", id="own nodes for prefill and decode"),
         pytest.param(
-            case(on=nodes(("a", "b"), ("b", "c"))), Outcome.INCONCLUSIVE, "Unmeasured", id="one node with both roles"
+            case(on=nodes(("a", "b"), ("b", "c"))),
+            Outcome.INCONCLUSIVE,
+            "SameNodeUnmeasured",
+            id="one node with both roles",
         ),
         pytest.param(
             case(on=nodes(("a",), ("a",)), measured=evidence([sample("a→a", 8e9)], planned=(path("a→a"),))),
             Outcome.INCONCLUSIVE,
-            "Unmeasured",
+            "SameNodeUnmeasured",
             id="evidence from a node to itself is loopback, not a measurement",
         ),
         pytest.param(
             case({"criteria.disaggregation.minCoverage": "1%"}, on=nodes(("a", "b"), ("b", "c"))),
             Outcome.INCONCLUSIVE,
-            "Unmeasured",
+            "SameNodeUnmeasured",
             id="no minCoverage excuses it",
         ),
     ],

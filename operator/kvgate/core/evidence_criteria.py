@@ -101,7 +101,8 @@ def own_nodes(case: Case) -> Finding:
     shared = tuple(path.source for path in case.paths if path.same_node)
     if shared:
         what = f"prefill and decode may share node {text.listed(shared)}, and this version does not measure such paths"
-        return _finding("sameNode", Outcome.INCONCLUSIVE, "Unmeasured", f"{what}: give them nodes of their own")
+        why = "give them nodes of their own, or an approver accepts SameNodeUnmeasured"
+        return _finding("sameNode", Outcome.INCONCLUSIVE, "SameNodeUnmeasured", f"{what}: {why}")
     return _finding("sameNode", Outcome.PASS, "NodesApart", "no node may run both prefill and decode")
 
 
