@@ -14,7 +14,6 @@ from kvgate.probe.ucx_reading import RDMA
 from kvgate_probe.fields import Fields, WireError
 
 LEAST_ITERATIONS = 16
-SHARE_OF_PLANNED_SECONDS = 0.9
 MEBIBYTE, GIGABIT = 1 << 20, 1e9 / 8
 """What perftest means by MB/sec, and by Gb/sec, in bytes."""
 _UNIT = re.compile(r"BW average\[(MB|Gb|MiB)/sec\]")
@@ -58,7 +57,7 @@ def _check(size: int, iterations: int, per_second: float, expected: Expected) ->
         raise Refused(FailureKind.IMPLAUSIBLE, f"messages of {size} bytes, {expected.piece_bytes} planned")
     if iterations < LEAST_ITERATIONS or per_second <= 0:
         raise Refused(FailureKind.TOO_SHORT, f"{iterations} reads, at least {LEAST_ITERATIONS} are needed")
-    seconds, least = size * iterations / per_second, SHARE_OF_PLANNED_SECONDS * min(expected.planned_seconds, 1.0)
+    seconds, least = size * iterations / per_second, expected.least_seconds
     if seconds < least:
         message = f"{iterations} reads took {seconds:.3f} s, at least {least:.2f} s are needed"
         raise Refused(FailureKind.TOO_SHORT, message)

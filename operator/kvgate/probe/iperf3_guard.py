@@ -10,12 +10,11 @@ from kvgate.core.text import rate
 from kvgate.probe.flows import flows_of
 from kvgate.probe.iperf3_result import read_numbers
 from kvgate.probe.iperf3_text import Refused, read_document
-from kvgate.probe.measured import Accepted, Expected, Numbers, version_in
+from kvgate.probe.measured import SHARE_OF_PLANNED_SECONDS, Accepted, Expected, Numbers, version_in
 from kvgate_probe.fields import Fields, WireError
 
 MIN_SECONDS = 0.95
 MIN_BYTES = 1_048_576
-SHARE_OF_PLANNED_SECONDS = 0.9
 SHORTEST_INTERVAL_SECONDS = 0.1
 LINE_RATE_TOLERANCE = 1.05
 LEAST_SHARE_RECEIVED = 0.5

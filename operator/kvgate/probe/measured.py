@@ -9,6 +9,8 @@ from kvgate.core.evidence import Failure, Layer
 from kvgate.probe.flows import Flows
 from kvgate_probe.wire import Role
 
+SHARE_OF_PLANNED_SECONDS = 0.9
+"""A test that was shorter is not believed."""
 MOST_CHARACTERS_OF_A_LANE = 100
 MOST_CHARACTERS_OF_A_VERSION = 64
 
@@ -59,6 +61,11 @@ class Expected:
     line_rate_bytes_per_second: float | None = None
     piece_bytes: int | None = None
     operation: str = ""
+
+    @property
+    def least_seconds(self) -> float:
+        """For the tools that read: of a long test, most of a second is enough."""
+        return SHARE_OF_PLANNED_SECONDS * min(self.planned_seconds, 1.0)
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,6 @@ from kvgate.probe.ucx_reading import checked_transport, lanes_of, version_of
 from kvgate_probe.fields import Fields, WireError
 from kvgate_probe.nixl_pair import MARK
 
-SHARE_OF_PLANNED_SECONDS = 0.9
-
 
 def read_nixl(text: str, expected: Expected) -> Accepted | Failure:
     """Never raises. Data that did not arrive as they were are a failure of the path, whatever the rate."""
@@ -62,7 +60,7 @@ def _same_test(told: Fields, expected: Expected) -> None:
 
 def _numbers(told: Fields, expected: Expected) -> Numbers:
     moved, seconds = told.whole("bytes"), told.number("seconds", above=-1)
-    if not moved or seconds < SHARE_OF_PLANNED_SECONDS * min(expected.planned_seconds, 1.0):
+    if not moved or seconds < expected.least_seconds:
         raise Refused(FailureKind.TOO_SHORT, f"{moved} bytes were moved in {seconds:.2f} s: too few to tell a rate")
     per_second, line = moved / seconds, expected.line_rate_bytes_per_second
     if line is not None and per_second > 1.05 * line:
