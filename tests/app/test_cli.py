@@ -131,9 +131,12 @@ def test_lint_misses_an_api_version_in_our_kinds_alone(
 ) -> None:
     (tmp_path / "f.yaml").write_text(written)
     assert kvgate("lint", tmp_path / "f.yaml") == code
-    out = capsys.readouterr().out.strip()
+    told = capsys.readouterr()
+    out = told.out.strip()
     assert out.endswith(said)
     assert bool(out) == bool(said)
+    nothing = f"kvgate: note: nothing was checked: no document of kvgate.dev in {tmp_path / 'f.yaml'}\n"
+    assert told.err == ("" if said else nothing)
 
 
 def test_lint_opens_a_list_as_kubectl_prints_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -117,6 +117,10 @@ def lint(files: tuple[Path, ...], output: str) -> int:
     else:
         for line in found.lines:
             click.echo(line)
+    if not found.checks:
+        click.echo(
+            f"{PROGRAM}: note: nothing was checked: no document of kvgate.dev in {', '.join(map(str, files))}", err=True
+        )
     return NOT_PASSED if found.lines else FINE
 
 
