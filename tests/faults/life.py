@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -120,18 +121,22 @@ class Life:
 
     def walk(self) -> None:
         """The kubelets' part: what pods of walkers there are start, measure a good link, print it and end."""
-        pods = [pod for pod in self.yard.pods_of_jobs() if pod.get("status", {}).get("phase") == "Pending"]
-        if not pods:
-            return
-        held = self.yard.run_pods()
-        run = str(pods[0]["metadata"]["labels"]["kvgate.dev/run"])
+        pods = [pod for pod in self.yard.pods_of_jobs() if pod.get("status", {}).get("phase") in {"Pending", "Running"}]
+        for run in sorted({str(pod["metadata"]["labels"]["kvgate.dev/run"]) for pod in pods}):
+            with suppress(PoolGoneError):  # the garbage collector has yet to take its pods
+                self._walk(run, [pod for pod in pods if pod["metadata"]["labels"]["kvgate.dev/run"] == run])
+
+    def _walk(self, run: str, pods: Sequence[Document]) -> None:
         schedule = stored_schedule(self.yard.client, self.yard.observe()[0].owner, run)
+        held = {str(pod["metadata"]["annotations"]["kvgate.dev/node"]): str(pod["metadata"]["name"]) for pod in pods}
+        addresses = {node: f"10.9.0.{number}" for number, node in enumerate(sorted(held), start=1)}
+        for node, pod in held.items():
+            self.yard.set_pod_status(pod, "Running", addresses[node])
         if schedule is None or len(held) < len(schedule.nodes):
             return
-        addresses = {node: str(self.yard.get("pods", pod)["status"]["podIP"]) for node, pod in held.items()}
         for node, pod in held.items():
             self.yard.client.prints[pod] = printed(schedule, node, addresses, BITS_PER_SECOND)
-        self.yard.run_pods("Succeeded")
+            self.yard.set_pod_status(pod, "Succeeded", addresses[node])
 
     def approve(self) -> None:
         """A person's word for the plan that waits."""
