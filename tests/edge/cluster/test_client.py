@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 from kubernetes import client as kubernetes
 
-from kvgate.edge.cluster.client import JOBS, NODES, POOLS, TARGETS, Client
+from kvgate.edge.cluster.client import JOBS, NODES, PODS, POOLS, TARGETS, Client
 from kvgate.edge.cluster.refusals import (
     AlreadyExists,
     ClusterError,
@@ -159,6 +159,18 @@ def test_nobody_at_the_address_is_unavailable() -> None:
 
     with pytest.raises(Unavailable):
         client.list(POOLS, "serving")
+
+
+def test_a_pod_of_a_list_keeps_all_that_a_shadow_of_its_frontend_is_made_of() -> None:
+    spec = {"volumes": [{"name": "model"}], "affinity": {"nodeAffinity": {}}, "containers": [{"name": "main"}]}
+    pod = {"metadata": {"name": "f", "managedFields": [{"manager": "kubelet"}]}, "spec": spec}
+    body = json.dumps({"items": [pod]}).encode()
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    with server(head + body) as (client, _):
+        (read,) = client.list(PODS, "serving")
+
+    assert read["spec"] == spec
+    assert read["metadata"] == {"name": "f"}
 
 
 @pytest.mark.parametrize("reply", [b"[]", b"no json", b""], ids=["a list", "no JSON", "nothing"])

@@ -213,7 +213,7 @@ class Client:
 
 _UNREAD = {
     "Node": (("metadata", "managedFields"), ("status", "images")),
-    "Pod": (("metadata", "managedFields"), ("spec", "volumes"), ("spec", "affinity")),
+    "Pod": (("metadata", "managedFields"),),
     "Job": (("metadata", "managedFields"),),
 }
 """What nobody here reads, and what most of a thousand of these objects is made of."""
