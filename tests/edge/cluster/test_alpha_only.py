@@ -113,7 +113,7 @@ def test_a_change_of_it_brings_its_pool_a_turn(yard: Yard, tmp_path: Path) -> No
 def test_it_is_read_as_v1alpha1_and_can_be_switched(yard: Yard) -> None:
     target = yard.observe()[1].target
     assert isinstance(target, TargetView)
-    assert [toggle.refusal for toggle in target.toggles.values()] == [None, None]
+    assert [target.toggles[capability].refusal for capability in (ROUTING, SPLIT)] == [None, None]
 
 
 @pytest.mark.parametrize("capability", [ROUTING, SPLIT])
