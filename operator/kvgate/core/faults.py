@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -19,6 +19,8 @@ the median: in a small pool one bad node spoils more than half of all paths."""
 USUAL_PERCENT = 75
 MOST_TESTS = 64
 """Further tests that are asked for at once."""
+_FEWEST_SHARED = 2
+"""Bad tests that a part must explain which is more than one path."""
 _TRIES = 2
 """Tests of one path after which no more of it are asked for: a fault is told from chance once it was seen twice."""
 
@@ -130,12 +132,16 @@ def suspects(trials: Trials, places: Places) -> tuple[Suspect, ...]:
     if not trials.good and len(trials.bad) > 1:
         return (Suspect(Part.FABRIC, "all paths", tuple(sorted(trials.bad))),)
     blamed = _blamed(trials, places)
+    shared = {key: bad for key, bad in blamed.items() if key[0] is not Part.PATH}
     chosen: dict[_Key, tuple[Path, ...]] = {}
     left = set(trials.bad)
-    while left:
-        best = min(blamed, key=lambda key: (-len(left.intersection(blamed[key])), key[0], str(key[1])))
-        chosen[best] = blamed[best]
-        left.difference_update(blamed[best])
+    while shared:
+        best = min(shared, key=lambda key: (-len(left.intersection(shared[key])), key[0], str(key[1])))
+        if len(left.intersection(shared[best])) < _FEWEST_SHARED:
+            break
+        chosen[best] = shared.pop(best)
+        left.difference_update(chosen[best])
+    chosen.update({(Part.PATH, path): (path,) for path in sorted(left, key=str)})
     return tuple(_suspect(key, bad, trials) for key, bad in _needed(chosen).items())
 
 
@@ -154,7 +160,7 @@ def _blamed(trials: Trials, places: Places) -> Mapping[_Key, tuple[Path, ...]]:
 
 
 def _enough(part: Part) -> int:
-    return 1 if part is Part.PATH else 2
+    return 1 if part is Part.PATH else _FEWEST_SHARED
 
 
 def _parts(path: Path, places: Places) -> Iterator[_Key]:
@@ -170,10 +176,10 @@ def _parts(path: Path, places: Places) -> Iterator[_Key]:
 
 def _needed(chosen: Mapping[_Key, tuple[Path, ...]]) -> Mapping[_Key, tuple[Path, ...]]:
     kept = dict(chosen)
-    for part in chosen:
-        others = {path for other, bad in kept.items() if other != part for path in bad}
-        if others.issuperset(kept[part]):
-            del kept[part]
+    covered = Counter(path for bad in kept.values() for path in bad)
+    for part, bad in chosen.items():
+        if all(covered[path] > 1 for path in bad):
+            covered.subtract(kept.pop(part))
     return kept
 
 
