@@ -74,14 +74,12 @@ class Fabric:
     @cached_property
     def ordered(self) -> Mapping[Layer | None, Sequence[tuple[float, float]]]:
         """Pairs of bytes per second and weight, least first: of each layer, and under None of the paths."""
-        rates: Mapping[Layer | None, list[tuple[float, float]]] = {None: [], **{layer: [] for layer in Layer}}
-        for path in self.measured:
-            weight = self.weight(path.path)
-            of_each = {None: path.bytes_per_second, Layer.LINK: path.link, Layer.ENDPOINT: path.endpoint}
-            for layer, rate in of_each.items():
-                if rate is not None:
-                    rates[layer].append((rate, weight))
-        return {layer: sorted(pairs) for layer, pairs in rates.items()}
+        weighed = [(path, self.weight(path.path)) for path in self.measured]
+        return {
+            None: sorted((path.bytes_per_second or 0.0, weight) for path, weight in weighed),
+            Layer.LINK: sorted((path.link, weight) for path, weight in weighed if path.link is not None),
+            Layer.ENDPOINT: sorted((path.endpoint, weight) for path, weight in weighed if path.endpoint is not None),
+        }
 
     @cached_property
     def unreachable(self) -> tuple[PathRates, ...]:
@@ -116,7 +114,7 @@ def path_rates(path: Path, samples: Sequence[Sample]) -> PathRates:
     if path.same_node or not samples:
         return PathRates(path)
     if len(samples) == 1 and samples[0].failure is None and (rate := carried(samples[0])) is not None:
-        link, endpoint = (rate if samples[0].layer is layer else None for layer in Layer)
+        link, endpoint = (rate, None) if samples[0].layer is Layer.LINK else (None, rate)
         return PathRates(path, link, endpoint, samples=tuple(samples))
     rated = [(sample, rate) for sample in samples if (rate := carried(sample)) is not None]
     failures = tuple(sample.failure for sample in samples if sample.failure is not None)
