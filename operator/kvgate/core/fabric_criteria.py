@@ -166,10 +166,11 @@ def unless_starved(finding: Finding, starved: str) -> Finding:
 def unless_sufficient(finding: Finding, case: Case) -> Finding:
     """A path that carried all that it was asked for while its nodes serve is no worse than those that were asked for
     more before."""
+    if finding.criterion not in {"outlier", "median"} or finding.outcome is Outcome.PASS:
+        return finding
     judged = case.judged_bytes_per_second or 0.0
     slow = tuple(path for path in case.fabric.measured if (path.bytes_per_second or 0.0) <= judged)
-    compared = finding.criterion in {"outlier", "median"} and finding.outcome is not Outcome.PASS
-    if not compared or not slow or not all(path.at_least for path in slow):
+    if not slow or not all(path.at_least for path in slow):
         return finding
     what = f"{len(slow)} paths carried all that they were asked for beside serving, up to {text.rate(judged)}"
     why = f"{what}; what they carry beyond that was not measured, so they are compared with no other path"
