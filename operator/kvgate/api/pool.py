@@ -20,6 +20,7 @@ from kvgate.api.selectors import NodeSelector
 from kvgate.api.wire import Cel, KeyRef, Name, NameRef, Wire, Word
 from kvgate.api.words import (
     Approval,
+    Capability,
     DeleteAction,
     EndpointTool,
     EventLossAction,
@@ -327,12 +328,23 @@ class KVStorageCriteria(Wire):
     reload_versus_recompute: ReloadVersusRecompute | None = None
 
 
+CriteriaBlock = RoutingCriteria | DisaggregationCriteria | KVStorageCriteria
+
+
 class Criteria(Wire):
     """One block per gated capability; a capability without a block is not gated."""
 
     routing: RoutingCriteria | None = None
     disaggregation: DisaggregationCriteria | None = None
     kv_storage: Annotated[KVStorageCriteria | None, Field(alias="kvStorage")] = None
+
+    def of(self, capability: Capability) -> CriteriaBlock | None:
+        """The block of one capability; None where it is not gated."""
+        return {
+            Capability.ROUTING: self.routing,
+            Capability.DISAGGREGATION: self.disaggregation,
+            Capability.KV_STORAGE: self.kv_storage,
+        }[capability]
 
 
 class MetricsLost(Wire):

@@ -22,10 +22,7 @@ def apart(case: Case) -> Apart:
 def failing(case: Case) -> tuple[Path, ...]:
     """The paths in use that the verdict rests on where it is bad: those that carry nothing, and those no faster than
     the judged one."""
-    judged = case.judged_bytes_per_second
-    dead = tuple(path.path for path in case.fabric.unreachable)
-    slow = (p.path for p in case.fabric.measured if judged is not None and (p.bytes_per_second or 0.0) <= judged)
-    return (*dead, *slow)
+    return tuple(path.path for path in (*case.fabric.unreachable, *case.slow))
 
 
 def _narrowest(places: Places, node: str) -> str:

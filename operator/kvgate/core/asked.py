@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kvgate.api.pool import DisaggregationCriteria, KVStorageCriteria, PoolSpec, RoutingCriteria
-from kvgate.api.status import Estimate, PoolStatus
+from kvgate.api.pool import CriteriaBlock, DisaggregationCriteria, KVStorageCriteria, PoolSpec, RoutingCriteria
+from kvgate.api.status import ApprovalStatus, Estimate, PoolStatus
 from kvgate.api.words import Approval, Capability, KVEvents
 from kvgate.core import text
 from kvgate.core.memory import remembered
@@ -29,7 +29,7 @@ def asked(spec: PoolSpec, status: PoolStatus, capability: Capability) -> tuple[A
     match capability:
         case Capability.ROUTING if criteria.routing:
             lines = _routing(criteria.routing, status)
-            block: RoutingCriteria | DisaggregationCriteria | KVStorageCriteria = criteria.routing
+            block: CriteriaBlock = criteria.routing
         case Capability.DISAGGREGATION if criteria.disaggregation:
             lines, block = _split(criteria.disaggregation, spec, status), criteria.disaggregation
         case Capability.KV_STORAGE if criteria.kv_storage:
@@ -132,8 +132,12 @@ def _storage(block: KVStorageCriteria, status: PoolStatus) -> Iterable[Asked]:
 def _approval(
     needed: Approval, attestations: tuple[str, ...], status: PoolStatus, capability: Capability
 ) -> Iterable[Asked]:
-    found = remembered(status, capability).approval
-    by = f" by {found.approver} ({found.name})" if found.name else ""
-    yield Asked("approval", needed.value, f"{found.state}{by}")
+    yield Asked("approval", needed.value, standing(remembered(status, capability).approval))
     if attestations:
         yield Asked("attestations", ", ".join(attestations), "see the approval")
+
+
+def standing(approval: ApprovalStatus) -> str:
+    """The state of an approval, and whose word it is."""
+    by = f" by {approval.approver} ({approval.name})" if approval.name else ""
+    return f"{approval.state}{by}"

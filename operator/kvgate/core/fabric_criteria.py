@@ -147,9 +147,7 @@ BY_RATE = frozenset({"minThroughput", "ttftBudget", "maxUtilization", "lineRate"
 
 def starved_probes(case: Case) -> str:
     """What is said of paths, no faster than the judged one, whose probe lacked the processor; nothing of none."""
-    judged = case.judged_bytes_per_second or 0.0
-    starved = ((path, s.starved) for path in case.fabric.measured for s in path.samples if s.starved)
-    told = tuple(f"path {path.path}: {why}" for path, why in starved if (path.bytes_per_second or 0.0) <= judged)
+    told = tuple(f"path {path.path}: {s.starved}" for path in case.slow for s in path.samples if s.starved)
     return text.listed(told, most=2)
 
 
@@ -168,11 +166,10 @@ def unless_sufficient(finding: Finding, case: Case) -> Finding:
     more before."""
     if finding.criterion not in {"outlier", "median"} or finding.outcome is Outcome.PASS:
         return finding
-    judged = case.judged_bytes_per_second or 0.0
-    slow = tuple(path for path in case.fabric.measured if (path.bytes_per_second or 0.0) <= judged)
-    if not slow or not all(path.at_least for path in slow):
+    if not case.slow or not all(path.at_least for path in case.slow):
         return finding
-    what = f"{len(slow)} paths carried all that they were asked for beside serving, up to {text.rate(judged)}"
+    most = text.rate(case.judged_bytes_per_second or 0.0)
+    what = f"{len(case.slow)} paths carried all that they were asked for beside serving, up to {most}"
     why = f"{what}; what they carry beyond that was not measured, so they are compared with no other path"
     return Finding(finding.criterion, Outcome.PASS, "SufficientBesideServing", why, finding.concern)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from kvgate.api.pool import DisaggregationCriteria, KVStorageCriteria, RoutingCriteria
+from kvgate.api.pool import CriteriaBlock, DisaggregationCriteria
 from kvgate.api.status import FabricStatus
 from kvgate.api.words import Capability, KVEvents
 from kvgate.core.estimate import Demand, Load, Share, Transfer, load
@@ -25,7 +25,6 @@ from kvgate.core.workers import PodRole, path_weights, pods_on_nodes
 from kvgate.core.world import KVKnown, Pool, World
 
 CLOCK_TOLERANCE = timedelta(minutes=1)
-CriteriaBlock = RoutingCriteria | DisaggregationCriteria | KVStorageCriteria
 
 
 @dataclass(frozen=True)
@@ -51,12 +50,7 @@ class Case:
 
     def block(self, capability: Capability) -> CriteriaBlock | None:
         """The criteria of one capability; None where it is not gated."""
-        criteria = self.pool.spec.criteria
-        return {
-            Capability.ROUTING: criteria.routing,
-            Capability.DISAGGREGATION: criteria.disaggregation,
-            Capability.KV_STORAGE: criteria.kv_storage,
-        }[capability]
+        return self.pool.spec.criteria.of(capability)
 
     @cached_property
     def weights(self) -> Mapping[Path, float]:
@@ -96,6 +90,12 @@ class Case:
     @cached_property
     def judged_bytes_per_second(self) -> float | None:
         return judged(self.fabric, self.criteria.slowest_percent_of_paths)
+
+    @cached_property
+    def slow(self) -> tuple[PathRates, ...]:
+        """The measured paths no faster than the judged one."""
+        limit = self.judged_bytes_per_second or 0.0
+        return tuple(path for path in self.fabric.measured if (path.bytes_per_second or 0.0) <= limit)
 
     @cached_property
     def worst_bytes_per_second(self) -> float | None:

@@ -19,7 +19,7 @@ from kvgate.app.people.explain import print_asked
 from kvgate.app.people.states import accepted, condition, current, enabled
 from kvgate.core import text
 from kvgate.core.approvals import LONGEST_LIFE
-from kvgate.core.asked import asked
+from kvgate.core.asked import asked, standing
 from kvgate.core.memory import remembered
 from kvgate.core.world import Pool
 from kvgate.edge.errors import EdgeError
@@ -57,7 +57,7 @@ def waiting(pool: Pool, wish: Wish) -> CapabilityStatus:
     if entry.outcome not in {Outcome.PASS, Outcome.INCONCLUSIVE}:
         raise EdgeError(f"{where}: {capability} is {entry.outcome}, and an approval never accepts that")
     if _answered(pool, entry, wish):
-        raise EdgeError(f"{where}: no plan of {capability} waits for an approval: it is {_state(entry)}")
+        raise EdgeError(f"{where}: no plan of {capability} waits for an approval: it is {standing(entry.approval)}")
     _check(pool, entry, wish)
     return entry
 
@@ -68,12 +68,6 @@ def _answered(pool: Pool, entry: CapabilityStatus, wish: Wish) -> bool:
     told = condition(pool.status, enabled(entry.name))
     doubted = told is not None and told.reason == "VerificationInconclusive" and bool(wish.accepts)
     return settled and not doubted and entry.outcome is Outcome.PASS
-
-
-def _state(entry: CapabilityStatus) -> str:
-    found = entry.approval
-    by = f" by {found.approver} ({found.name})" if found.name else ""
-    return f"{found.state}{by}"
 
 
 def _check(pool: Pool, entry: CapabilityStatus, wish: Wish) -> None:
@@ -87,13 +81,7 @@ def _check(pool: Pool, entry: CapabilityStatus, wish: Wish) -> None:
 
 
 def _attestations(pool: Pool, capability: Capability) -> tuple[str, ...]:
-    criteria = pool.spec.criteria
-    blocks = {
-        Capability.ROUTING: criteria.routing,
-        Capability.DISAGGREGATION: criteria.disaggregation,
-        Capability.KV_STORAGE: criteria.kv_storage,
-    }
-    block = blocks[capability]
+    block = pool.spec.criteria.of(capability)
     return block.attestations if block else ()
 
 
