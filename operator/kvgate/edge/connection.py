@@ -12,7 +12,7 @@ from kvgate.edge.errors import EdgeError
 
 CALL_SECONDS = 5.0
 """How long any one call may take; it is never repeated by itself."""
-MISSHAPEN = (yaml.YAMLError, ValueError, TypeError, AttributeError, KeyError)
+_MISSHAPEN = (yaml.YAMLError, ValueError, TypeError, AttributeError, KeyError)
 """What the reader of kubeconfigs raises for a file that is none."""
 
 
@@ -29,8 +29,8 @@ def credentials(kubeconfig: str = "") -> client.Configuration:
     except (config.ConfigException, OSError) as error:
         where = kubeconfig or "the pod's ServiceAccount"
         raise EdgeError(f"{where}: holds no credentials for a cluster; set KUBECONFIG, or run in a pod") from error
-    except MISSHAPEN as error:
-        raise EdgeError(f"{kubeconfig}: is no kubeconfig that can be read ({type(error).__name__})") from error
+    except _MISSHAPEN as error:
+        raise _unreadable(kubeconfig, error) from error
     configuration.retries = False
     return configuration
 
@@ -61,7 +61,11 @@ def login(kubeconfig: str = "", context: str = "") -> Login:
         missing = kubeconfig and not Path(kubeconfig).expanduser().exists()
         what = f"{where}: " + ("there is no such file" if missing else f"holds no context{named} that can be used")
         raise EdgeError(f"{what}; give --kubeconfig and --context, or set KUBECONFIG") from error
-    except MISSHAPEN as error:
-        raise EdgeError(f"{where}: is no kubeconfig that can be read ({type(error).__name__})") from error
+    except _MISSHAPEN as error:
+        raise _unreadable(where, error) from error
     configuration.retries = False
     return Login(configuration, namespace)
+
+
+def _unreadable(where: str, error: Exception) -> EdgeError:
+    return EdgeError(f"{where}: is no kubeconfig that can be read ({type(error).__name__})")

@@ -13,18 +13,16 @@ from kvgate.api.wire import API_VERSION
 from kvgate.core.world import Pool
 from kvgate.dynamo.document import at, mapping, text
 from kvgate.edge.cluster.client import (
-    ALPHA_TARGETS,
     APPROVALS,
     CORE_EVENTS,
     POOLS,
     REPORTS,
-    TARGETS,
     Client,
     Document,
     Query,
     Resource,
 )
-from kvgate.edge.cluster.reading import source_of, stored_pool
+from kvgate.edge.cluster.reading import source_of, stored_pool, target_of
 from kvgate.edge.cluster.refusals import Forbidden, NotFound, Unavailable
 from kvgate.edge.connection import CALL_SECONDS
 from kvgate.edge.errors import EdgeError
@@ -67,13 +65,9 @@ class Desk:
     def target(self, pool: Pool) -> Source | None:
         """The deployment that the pool names; None where there is none."""
         name = pool.spec.target_ref.name
-        for kind in (TARGETS, ALPHA_TARGETS):
-            with as_person(f"DynamoGraphDeployment {pool.namespace}/{name}", "that reads DynamoGraphDeployments"):
-                try:
-                    return source_of(self._client.get(kind, pool.namespace, name))
-                except NotFound:
-                    continue
-        return None
+        with as_person(f"DynamoGraphDeployment {pool.namespace}/{name}", "that reads DynamoGraphDeployments"):
+            found = target_of(self._client, pool.namespace, name)
+        return source_of(found[0]) if found else None
 
     def approvals(self, pool: Pool) -> tuple[GateApproval, ...]:
         """Those of this pool, newest first."""

@@ -69,7 +69,7 @@ def read_all(client: Client, namespace: str, name: str, allowed: LabelSelector |
         lambda: client.list(APPROVALS, namespace),
         lambda: client.list(REPORTS, namespace, mine),
         lambda: client.list(BENCHMARKS, namespace, mine),
-        lambda: _target(client, namespace, target),
+        lambda: target_of(client, namespace, target),
         lambda: _present(client, CONFIG_MAPS, namespace, _config_maps(stored)),
         lambda: _pods(client, namespace, target),
         lambda: _worker_metadata(client, namespace),
@@ -136,8 +136,8 @@ def _present(client: Client, kind: Kind, namespace: str, names: Iterable[str]) -
     return found
 
 
-def _target(client: Client, namespace: str, name: str) -> list[Document]:
-    """As v1beta1, and as v1alpha1 from a cluster that serves nothing newer."""
+def target_of(client: Client, namespace: str, name: str) -> list[Document]:
+    """The deployment, where there is one. As v1beta1, and as v1alpha1 from a cluster that serves nothing newer."""
     return _present(client, TARGETS, namespace, [name]) or _present(client, ALPHA_TARGETS, namespace, [name])
 
 

@@ -9,19 +9,17 @@ from itertools import chain
 from kvgate.api.objects import InferencePool
 from kvgate.dynamo.pods import DEPLOYMENT_LABEL
 from kvgate.edge.cluster.client import (
-    ALPHA_TARGETS,
     CONFIG_MAPS,
     NODES,
     PODS,
     POOLS,
     REPORTS,
-    TARGETS,
     Client,
     Document,
     Query,
 )
 from kvgate.edge.cluster.desk import READER, as_person
-from kvgate.edge.cluster.reading import LONGEST_LABEL, source_of, stored_pool
+from kvgate.edge.cluster.reading import LONGEST_LABEL, source_of, stored_pool, target_of
 from kvgate.edge.cluster.refusals import Forbidden, NotFound
 from kvgate.edge.objects import Objects, sorted_by_kind
 from kvgate.probe.jobs import POOL_UID
@@ -60,7 +58,7 @@ def _beside(client: Client, pool: InferencePool) -> dict[str, Ask]:
     labelled = Query(labels=f"{DEPLOYMENT_LABEL}={target}")
     asked: dict[str, Ask] = {
         "the cluster's nodes": lambda: client.list(NODES),
-        f"DynamoGraphDeployment {target}": lambda: _target(client, namespace, target),
+        f"DynamoGraphDeployment {target}": lambda: target_of(client, namespace, target),
     }
     if len(target) <= LONGEST_LABEL:
         asked["the deployment's pods"] = lambda: client.list(PODS, namespace, labelled)
@@ -69,14 +67,6 @@ def _beside(client: Client, pool: InferencePool) -> dict[str, Ask]:
     for ref in {ref.name for ref in named if ref}:
         asked[f"ConfigMap {ref}"] = lambda ref=ref: [client.get(CONFIG_MAPS, namespace, ref)]  # type: ignore[misc]
     return asked
-
-
-def _target(client: Client, namespace: str, name: str) -> list[Document]:
-    """As v1beta1, and as v1alpha1 from a cluster that serves nothing newer."""
-    try:
-        return [client.get(TARGETS, namespace, name)]
-    except NotFound:
-        return [client.get(ALPHA_TARGETS, namespace, name)]
 
 
 def _allowed(what: str, ask: Ask) -> Iterable[Document] | None:
