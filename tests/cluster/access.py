@@ -39,6 +39,12 @@ class Access:
     authority: Path
     audit_log: Path
 
+    @property
+    def token(self) -> str:
+        """What the kubeconfig shows the server."""
+        users = yaml.safe_load(self.kubeconfig.read_text())["users"]
+        return str(users[0]["user"]["token"])
+
     def kubectl(
         self,
         *args: str | Path,

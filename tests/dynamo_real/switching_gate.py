@@ -7,7 +7,6 @@ minute before they did, for younger ones are not judged by their KV events; a te
 from __future__ import annotations
 
 import secrets
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -44,7 +43,7 @@ from tests.dynamo_stage.standin.local import LocalRuntime
 from tests.dynamo_stage.standin.mirror import ApiMirror
 from tests.dynamo_stage.standin.samples import deployment
 from tests.dynamo_stage.standin.sources import ApiSource
-from tests.edge.cluster.yard import CRDS, set_ready
+from tests.edge.cluster.yard import CRDS, beating, set_ready
 
 DGD = "dynamographdeployments.v1beta1.nvidia.com"
 NODES = {"Frontend": "s1", "PrefillWorker": "s1", "DecodeWorker": "s2"}
@@ -255,25 +254,6 @@ def _plan(status: PoolStatus) -> str:
 
 def memory(status: PoolStatus, capability: Capability = SPLIT) -> Verification:
     return next(one for one in status.verifications if one.capability is capability)
-
-
-@contextmanager
-def beating(access: Access, nodes: set[str]) -> Iterator[None]:
-    """Play the kubelets' heartbeat: without one the node controller takes the nodes away after 40 s."""
-    stop = threading.Event()
-
-    def beat() -> None:
-        while not stop.wait(10):
-            for node in nodes:
-                set_ready(access, node, "True")
-
-    thread = threading.Thread(target=beat, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import urllib3
 
@@ -159,7 +158,7 @@ def _hang_up(at: BaseHTTPRequestHandler) -> None:
 
 
 @contextmanager
-def doubtful(access: Access, plan: Doubts, disturb: Callable[[str], None]) -> Iterator[Any]:
+def doubtful(access: Access, plan: Doubts, disturb: Callable[[str], None]) -> Iterator[Doubtful]:
     made = Doubtful(access, plan, disturb)
     thread = threading.Thread(target=made.server.serve_forever, args=[0.05], daemon=True)
     thread.start()

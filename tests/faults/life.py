@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import Any
-
-import yaml
 
 from kvgate.api.status import PoolStatus
 from kvgate.api.words import ApprovalState, Capability
 from kvgate.app.ring import Turn, turn
 from kvgate.edge.cluster.ground import ClusterGround
+from kvgate.edge.cluster.refusals import Unavailable
 from kvgate.edge.cluster.sweeps import ProbePolicy, stored_schedule
 from kvgate.edge.connection import credentials
 from kvgate.edge.errors import EdgeError, PoolGoneError
 from tests.cluster.access import AuditEvent, Document, write_kubeconfig
 from tests.core.worlds import entry
-from tests.edge.cluster.yard import IMAGE, Dying, KubeletLogs, Yard, printed, set_ready
+from tests.e2e import documents
+from tests.edge.cluster.yard import IMAGE, Dying, KubeletLogs, Yard, in_namespace, printed
 from tests.faults.doubtful import Doubts
 from tests.invariants import broken
 
 BITS_PER_SECOND = 2.35e9
 MODE = "DYN_VLLM_DISAGGREGATION_MODE"
 AGENT = "kvgate/faults"
-REST_SECONDS, BEAT_SECONDS = 0.05, 10.0
+REST_SECONDS = 0.05
 LONGEST_SECONDS = 90.0
 """For each of the two halves of a life."""
 
@@ -37,9 +35,8 @@ class Mortal(KubeletLogs):
     """kvgate's client, whose process ends where the plan says so."""
 
     def __init__(self, address: str, yard: Yard, plan: Doubts) -> None:
-        token = yaml.safe_load(yard.access.kubeconfig.read_text())["users"][0]["user"]["token"]
         kubeconfig = yard.access.directory / f"{yard.namespace}.kubeconfig"
-        write_kubeconfig(kubeconfig, address, yard.access.authority, token)
+        write_kubeconfig(kubeconfig, address, yard.access.authority, yard.access.token)
         super().__init__(credentials(str(kubeconfig)))
         self._api.user_agent = AGENT
         self.prints, self.plan = yard.client.prints, plan
@@ -65,7 +62,6 @@ class Life:
     turns: int = 0
     gone: bool = False
     approved: str = ""
-    beaten: float = field(default_factory=time.monotonic)
     status: PoolStatus | None = None
     faults: list[str] = field(default_factory=list)
     ground: ClusterGround = field(init=False)
@@ -107,17 +103,10 @@ class Life:
         while not holds(self.turn()):
             assert not self.gone, self.story()
             assert time.monotonic() < deadline, self.story()
-            self.beat()
-            self.walk()
-            self.approve()
+            with suppress(Unavailable):  # a server that has just been started anew: these hands try again too
+                self.walk()
+                self.approve()
             time.sleep(REST_SECONDS)
-
-    def beat(self) -> None:
-        """The kubelets' heartbeat: without one the node controller takes the nodes away after 40 s."""
-        if time.monotonic() - self.beaten > BEAT_SECONDS:
-            self.beaten = time.monotonic()
-            for node in self.yard.nodes:
-                set_ready(self.yard.access, node, "True")
 
     def walk(self) -> None:
         """The kubelets' part: what pods of walkers there are start, measure a good link, print it and end."""
@@ -141,12 +130,13 @@ class Life:
     def approve(self) -> None:
         """A person's word for the plan that waits."""
         status = self.status
-        if status is None or status.fabric is None or not status.capabilities:
+        if status is None or not status.capabilities:
             return
         waiting = entry(status, Capability.DISAGGREGATION)
         if waiting.plan_hash not in {"", self.approved} and waiting.approval.state is ApprovalState.MISSING:
             uid, self.approved = self.yard.observe()[0].uid, waiting.plan_hash
-            self.yard.access.apply(_approval(self.yard.namespace, uid, waiting.plan_hash, status.fabric.report))
+            word = documents.approval("qwen3", uid, status, ("ReducedCapacity",))
+            self.yard.access.apply(in_namespace(word, self.yard.namespace))
 
     def modes(self) -> list[str | None]:
         found = [self.yard.env(component, MODE) for component in ("PrefillWorker", "DecodeWorker")]
@@ -166,22 +156,3 @@ class Life:
         told = self.status.conditions if self.status else ()
         said = "\n".join(f"{c.type} {c.status} {c.reason}: {c.message}" for c in told)
         return f"after {self.turns} turns and {self.deaths} deaths; met:\n{met}\nsaid:\n{said}"
-
-
-def _approval(namespace: str, uid: str, plan_hash: str, report: str) -> Document:
-    expires = datetime.now(UTC) + timedelta(days=1)
-    return {
-        "apiVersion": "kvgate.dev/v1alpha1",
-        "kind": "GateApproval",
-        "metadata": {"name": f"split-{secrets.token_hex(4)}", "namespace": namespace},
-        "spec": {
-            "poolRef": {"name": "qwen3", "uid": uid},
-            "capability": "Disaggregation",
-            "planHash": plan_hash,
-            "approver": "jane@example.com",
-            "acceptInconclusive": ["ReducedCapacity"],
-            "evidence": {"report": report},
-            "reason": "a test",
-            "expiresAt": expires.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        },
-    }

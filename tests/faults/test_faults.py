@@ -21,7 +21,7 @@ from tests.cluster.leftovers import Kind
 from tests.cluster.processes import Process
 from tests.cluster.waiting import eventually
 from tests.core.worlds import told
-from tests.edge.cluster.yard import Yard, make_yard
+from tests.edge.cluster.yard import Yard, beating, make_yard
 from tests.faults.doubtful import Doubts, doubtful, doubts
 from tests.faults.life import AGENT, Life
 from tests.install.plane import Plane, command_line
@@ -49,7 +49,7 @@ def test_whatever_fails_a_life_ends_as_one_without_faults(seed: int, shaky: Plan
         mode="Enforce", enforcement={"onConflict": "TakeOver"}, rollback={"onDelete": {"disaggregation": "Revert"}}
     )
     plan, began = doubts(seed), yard.access.audit_mark()
-    with doubtful(yard.access, plan, lambda path: disturb(yard, path)) as proxy:
+    with beating(yard.access, yard.nodes), doubtful(yard.access, plan, lambda path: disturb(yard, path)) as proxy:
         life = Life(yard, proxy.address, plan, hands(seed, shaky))
         before = life.generation()
         assert life.modes() == OFF

@@ -15,13 +15,12 @@ from urllib.parse import urlencode
 from urllib.request import urlopen
 
 import pytest
-import yaml
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from tests.app.operator.test_shell import DEPLOYMENTS, WORKERS, sample_pool
-from tests.cluster.access import Access, write_kubeconfig
+from tests.cluster.access import Access
 from tests.cluster.waiting import eventually
 from tests.docs.pages import ROOT
 from tests.edge.prometheus_server import end, is_ready, prometheus
@@ -107,10 +106,8 @@ def test_each_variable_that_a_query_names_is_declared() -> None:
 @contextmanager
 def staged(access: Access, folder: Path, port: int) -> Iterator[Path]:
     """An operator with one pool; its log."""
-    kubeconfig, log = folder / "kubeconfig", folder / "operator.log"
-    token = yaml.safe_load(access.kubeconfig.read_text())["users"][0]["user"]["token"]
-    write_kubeconfig(kubeconfig, access.server, access.authority, token)
-    command = [sys.executable, "-m", "tests.monitoring.staged_operator", str(kubeconfig), NAMESPACE, str(port)]
+    log = folder / "operator.log"
+    command = [sys.executable, "-m", "tests.monitoring.staged_operator", str(access.kubeconfig), NAMESPACE, str(port)]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'operator'}:{ROOT / 'probes'}:{ROOT}"}
     with log.open("wb") as output:
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=output)

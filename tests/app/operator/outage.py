@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -20,7 +19,6 @@ class Door:
     is_open: bool = True
     is_silent: bool = False
     knocks: int = 0
-    delay_seconds: float = 0.0
     _ends: list[socket.socket] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -73,14 +71,13 @@ class Door:
         far = socket.create_connection(self._beyond)
         with self._lock:
             self._ends.append(far)
-        for source, sink, delay in ((near, far, lambda: 0.0), (far, near, lambda: self.delay_seconds)):
-            threading.Thread(target=_forward, args=[source, sink, delay], daemon=True).start()
+        for source, sink in ((near, far), (far, near)):
+            threading.Thread(target=_forward, args=[source, sink], daemon=True).start()
 
 
-def _forward(source: socket.socket, sink: socket.socket, delay: Callable[[], float]) -> None:
+def _forward(source: socket.socket, sink: socket.socket) -> None:
     with contextlib.suppress(OSError):
         while data := source.recv(65536):
-            time.sleep(delay())
             sink.sendall(data)
     for end in (source, sink):
         with contextlib.suppress(OSError):

@@ -107,8 +107,8 @@ class Bench:
     def start(self, *namespaces: str, server: str = "", token: str = "", lease_in: str = "") -> Running:
         name = f"{self.namespace}-{len(self.started)}"
         kubeconfig = self.directory / f"{name}.kubeconfig"
-        admin = yaml.safe_load(self.access.kubeconfig.read_text())["users"][0]["user"]["token"]
-        write_kubeconfig(kubeconfig, server or self.access.server, self.access.authority, token or admin)
+        shown = token or self.access.token
+        write_kubeconfig(kubeconfig, server or self.access.server, self.access.authority, shown)
         notes, log = self.directory / f"{self.namespace}.jsonl", self.directory / f"{name}.log"
         program = (sys.executable, "-m", "tests.app.operator.counting_operator")
         with log.open("wb") as output:
