@@ -21,7 +21,7 @@ from kvgate.edge.cluster.ground import ClusterGround
 from tests.app.yard import FAST, link_sample
 from tests.cluster.waiting import eventually
 from tests.core import cases
-from tests.edge.cluster.test_sweeps import RUN, forge_pod, walked
+from tests.edge.cluster.sweeping import RUN, forge_pod, walked
 from tests.edge.cluster.yard import Document, Yard, in_namespace, sample
 
 pytestmark = pytest.mark.api

@@ -12,8 +12,8 @@ from kubernetes import client as kubernetes
 from kvgate.api.status import PoolStatus
 from kvgate.edge.cluster.refusals import Unavailable
 from tests.cluster.waiting import eventually
+from tests.edge.cluster.sweeping import RUN, print_results, schedule_of, wait_for_pods, walked
 from tests.edge.cluster.test_bad_input import Bench, condition
-from tests.edge.cluster.test_sweeps import RUN, print_results, schedule_of, wait_for_pods, walked
 from tests.edge.cluster.yard import Document, KubeletLogs, Yard, configuration, set_ready
 
 pytestmark = pytest.mark.api
