@@ -84,3 +84,30 @@ def seen(
 ) -> EventsSeen:
     held = (frontend("fe-1"),) if frontends is None else frontends
     return EventsSeen(routes, workers or (worker("w1"), worker("w2"), worker("w3")), held)
+
+
+UNREAD = "HTTP 403 from 10.0.0.1:9090"
+BARE = replace(ANNOUNCED, has_source=False)
+NOTHING = Declared(Declares.UNKNOWN, "a launcher hides its flags")
+PREFIX_OFF = Declared(Declares.OFF, "prefix caching is off by --no-enable-prefix-caching in args[3]")
+CONNECTS = Declared(Declares.BROKEN, "its --kv-events-config endpoint tcp://0.0.0.0:5557 makes the engine connect")
+PLAIN = {"stored": None, "received": None}
+"""A worker whose publisher counts no event, as those that write into Dynamo's event plane themselves."""
+
+
+def engine(place: int, stored: int | None, **fields: int) -> WorkerLook:
+    """10 requests of 400 tokens between two looks, none cached: 240 new blocks."""
+    tokens = {"queried_tokens": 4000 * place, "cached_tokens": 0, "requests": 10 * place, **fields}
+    return worker_look(place, ANNOUNCED, stored=stored, received=stored, **tokens)
+
+
+def engines(*stored: int | None, **fields: int) -> tuple[WorkerLook, ...]:
+    return tuple(engine(place, count, **fields) for place, count in enumerate(stored, 1))
+
+
+def deaf(**counts: int) -> tuple[FrontendLook, ...]:
+    return tuple(frontend_look(place, stored=0, **counts) for place in (1, 2, 3))
+
+
+def unread(name: str) -> WorkerSeen:
+    return worker(name, *(WorkerLook(at(place), ANNOUNCED, None, UNREAD) for place in (1, 2, 3)))

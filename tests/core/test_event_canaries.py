@@ -32,14 +32,15 @@ from tests.core.event_looks import (
     BLOCK,
     LONG_READY,
     OFF,
+    PLAIN,
     at,
+    engines,
     frontend,
     frontend_look,
     seen,
     worker,
     worker_look,
 )
-from tests.core.test_events import PLAIN, engines
 
 NEW = Reply("fe-1", 65, 0, prompt_tokens=100, cached_tokens=0, ttft_seconds=0.4)
 HEARD = replace(NEW, round=1, cached_tokens=96, router_hit_rate=0.96, ttft_seconds=0.1)

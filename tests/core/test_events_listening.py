@@ -25,13 +25,13 @@ from tests.core.event_looks import (
     LONG_READY,
     START,
     at,
+    engines,
     frontend,
     frontend_look,
     seen,
     with_advert,
     worker,
 )
-from tests.core.test_events import engines
 
 (ADDRESS,) = ANNOUNCED.addresses
 SCENE = worlds.Scene().gating(Capability.ROUTING, Switch.OFF)
