@@ -4,7 +4,7 @@ import json
 import logging
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import pytest
@@ -18,6 +18,7 @@ from kvgate.app.operator.workers import REST_AFTER_FAILURE_SECONDS, Office, Work
 from kvgate.core.steps import Introduce, Measure
 from kvgate.edge.errors import EdgeError, WriteConflictError
 from tests.app.operator.memory_ground import MemoryGround, pool, until
+from tests.core import cases
 
 KEY = "serving/qwen3"
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -32,12 +33,22 @@ class Bench:
     leads: bool = True
     gone: list[str] = field(default_factory=list)
     meters: Meters = field(default_factory=Meters)
+    pools: int = 1
 
     def __post_init__(self) -> None:
         self.queue = DelayQueue(lambda: self.seconds)
         guarded = GuardedGround(self.ground, self._require, self.meters)
         self.workers = Workers(
-            Office(self.queue, guarded, lambda: NOW, lambda: self.leads, self.gone.append, lambda: 0.0, self.meters)
+            Office(
+                self.queue,
+                guarded,
+                lambda: NOW,
+                lambda: self.leads,
+                self.gone.append,
+                lambda: 0.0,
+                self.meters,
+                pools=lambda: self.pools,
+            )
         )
 
     def _require(self) -> None:
@@ -50,10 +61,10 @@ class Bench:
         assert key == KEY
         self.workers.serve(key)
 
-    def next_in(self) -> float | None:
-        """Seconds until the key is given out again; None when it is not within two hours."""
+    def next_in(self, within: float = 7200.0) -> float | None:
+        """Seconds until the key is given out again; None when it is not within so many."""
         began = self.seconds
-        while self.seconds < began + 7200:
+        while self.seconds < began + within:
             if self.queue.take(0):
                 self.queue.done(KEY)
                 return round(self.seconds - began, 1)
@@ -260,3 +271,16 @@ def test_workers_that_do_not_lead_take_nothing_and_begin_when_they_do() -> None:
         bench.queue.close()
         thread.join(10)
     assert not thread.is_alive()
+
+
+def test_the_more_pools_there_are_the_longer_one_at_rest_is_left_alone() -> None:
+    """All together they ask less than one thing a second of the API server: each look asks nine."""
+    waits = []
+    for count in (1, 20, 100, 1000):
+        suspended = replace(pool(KEY), spec=cases.spec({"suspend": True}))
+        bench = Bench(MemoryGround({KEY: suspended}), pools=count)
+        for _ in range(3):
+            bench.turn()
+            bench.seconds += 1
+        waits.append(bench.next_in(30_000))
+    assert waits == pytest.approx([300, 300, 1500, 15000], abs=2)

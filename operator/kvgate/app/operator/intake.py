@@ -18,6 +18,10 @@ class Intake:
         self._nodes: dict[str, Hashable] = {}
         self._lock = threading.Lock()
 
+    def __len__(self) -> int:
+        """How many pools there are."""
+        return len(self._targets)
+
     def pool(self, namespace: str, name: str, target: str) -> None:
         """A pool appeared or changed."""
         with self._lock:

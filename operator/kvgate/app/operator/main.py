@@ -184,6 +184,7 @@ class Operator:
             leads=self._leadership.holds,
             gone=self._intake.pool_gone,
             meters=self._meters,
+            pools=lambda: len(self._intake),
         )
 
     def _start_health(self) -> Health:

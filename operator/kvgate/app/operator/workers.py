@@ -16,14 +16,17 @@ from kvgate.app.operator.line import WaitingLine
 from kvgate.app.operator.logs import confess, say
 from kvgate.app.operator.meters import Meters
 from kvgate.app.operator.queue import DelayQueue
-from kvgate.app.ring import Clock, Ground, turn
+from kvgate.app.ring import Clock, Ground, Turn, turn
+from kvgate.core.resting import rest_seconds
 from kvgate.edge.errors import EdgeError, PoolGoneError, WriteConflictError
 
 REST_SECONDS = 0.2
 """The least time between two turns of a pool, whatever asks for them: each status write comes back as an event."""
 REST_AFTER_FAILURE_SECONDS = 1.0
-SOONEST_SECONDS, LATEST_SECONDS = 0.2, 3600.0
+SOONEST_SECONDS, LATEST_SECONDS = 0.2, 6 * 3600.0
 """Bounds of what the ring may ask for: never at once for ever, and never not again."""
+SECONDS_PER_POOL = 15.0
+"""A look asks nine things of the API server. One pool's every so many seconds is less than one request a second."""
 WAIT_SECONDS = 1.0
 USUAL_CONFLICTS = 3
 """So many in a row are no news: a cache that lags, or a person who edits."""
@@ -49,6 +52,8 @@ class Office:
     fraction: Callable[[], float] = random.random
     meters: Meters = field(default_factory=Meters)
     monotonic: Callable[[], float] = time.monotonic
+    pools: Callable[[], int] = lambda: 1
+    """How many there are: the more, the longer each is left alone while it is at rest."""
 
 
 class Workers:
@@ -98,7 +103,12 @@ class Workers:
         self._failures.pop(key, None)
         office.meters.turned(key, office.monotonic() - began)
         self._line.after(key, done)
-        return Next(min(max(done.decision.requeue_after_seconds, SOONEST_SECONDS), LATEST_SECONDS))
+        return Next(min(max(self._rest_of(done), SOONEST_SECONDS), LATEST_SECONDS))
+
+    def _rest_of(self, done: Turn) -> float:
+        """Of those that looked together, as after a start, each looks again at a time of its own."""
+        share = self._office.pools() * SECONDS_PER_POOL * (1 - self._office.fraction() / 3)
+        return rest_seconds(done.pool, done.world, done.decision, done.at, min(share, LATEST_SECONDS))
 
     def _failed(self, key: str, error: Exception) -> Next:
         failures = self._failures.get(key, 0) + 1
