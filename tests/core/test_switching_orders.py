@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import permutations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kvgate.api.words import ConditionType
@@ -154,6 +154,7 @@ def _undone(made: Deployment) -> None:
         assert revert.baseline
 
 
+@example(("split on", "routing on", "routing off", "split off"), [3, 5, 0, 0])
 @given(st.sampled_from(ORDERS), st.lists(st.integers(0, 9), min_size=4, max_size=4))
 @settings(max_examples=10, deadline=None)
 def test_whatever_comes_before_the_last_was_settled_all_of_it_is_undone(
@@ -163,6 +164,21 @@ def test_whatever_comes_before_the_last_was_settled_all_of_it_is_undone(
     for name, pause in zip(order, turns, strict=True):
         ACTS[name](made)
         for _ in range(pause):
+            made.turn()
+    made.settle()
+    _undone(made)
+
+
+PAIRS = [order for order in ORDERS if {order[2], order[3]} == {"routing off", "split off"}]
+
+
+@pytest.mark.parametrize("pause", range(1, 8))
+@pytest.mark.parametrize("order", PAIRS, ids=", ".join)
+def test_both_due_at_once_are_both_undone(order: tuple[str, ...], pause: int) -> None:
+    made = deployment()
+    for name, turns in zip(order, (3, pause, 0, 0), strict=True):
+        ACTS[name](made)
+        for _ in range(turns):
             made.turn()
     made.settle()
     _undone(made)

@@ -52,8 +52,16 @@ def settle(case: Case, judged: tuple[Judged, ...]) -> Ledger:
     way = _giving_way(case, judged, ledger)
     ledger = _given(way, ledger) if way else ledger
     for entry in sorted(judged, key=lambda entry: (entry.ruling.move is not Move.REVERT, entry is way)):
-        ledger = _begin(case, entry, ledger)
+        ledger = ledger if _waits_for_routing(entry, judged, ledger) else _begin(case, entry, ledger)
     return ledger
+
+
+def _waits_for_routing(entry: Judged, judged: tuple[Judged, ...], ledger: Ledger) -> bool:
+    """Whether routing's revert is due as well, and begins in the next turn only. The A/B for which routing is switched
+    back is one of the deployment as it is split now: were the split written back first, it would tell nothing any
+    more, and routing would stay on."""
+    due = {e.capability for e in judged if e.ruling.move is Move.REVERT} & ledger.recorded
+    return Capability.ROUTING in due - {entry.capability} and not _mine(entry, ledger)
 
 
 def _giving_way(case: Case, judged: tuple[Judged, ...], ledger: Ledger) -> Judged | None:
