@@ -125,4 +125,7 @@ def _plan(index: int, plug: Plug, access: Access) -> NodePlan:
 
 def _wait(nodes: Sequence[Node], ready: Callable[[Node], bool]) -> None:
     for node in nodes:
-        wait_until(partial(ready, node), watch=(node.process, node.log), seconds=READY_SECONDS)
+        try:
+            wait_until(partial(ready, node), watch=(node.process, node.log), seconds=READY_SECONDS)
+        except RuntimeError as error:
+            raise RuntimeError(f"{error}\n{node.last_words()}") from None

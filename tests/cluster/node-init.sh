@@ -1,6 +1,7 @@
 #!/bin/bash
 # The first process of one node, in network, mount and process namespaces of its own: when it ends, so does the node.
-# Environment: STATE (the node's directory), CONTAINERD_CONFIG, KUBELET, KUBELET_ARGS, PAUSE_IMAGE, IMAGES.
+# Environment: STATE (the node's directory), CONTAINERD_CONFIG, KUBELET, KUBELET_ARGS, PAUSE_IMAGE, IMAGES, and BOOT_ID
+# where the node boots again.
 set -euo pipefail
 
 mount --make-rprivate /
@@ -22,17 +23,49 @@ for area in vm kernel; do
     )
     mount --bind "$copy" "/proc/sys/$area"
 done
+if [ -n "${BOOT_ID:-}" ]; then echo "$BOOT_ID" >"$STATE/private/sys-kernel/random/boot_id"; fi
+rm -rf "$STATE/containerd-state" # lies in /run elsewhere, and ends with the boot
 mount --make-rshared /
 
-containerd --config "$CONTAINERD_CONFIG" >"$STATE/containerd.log" 2>&1 &
+# Starts a program again when it has ended, a second later, as systemd does on a node; gives it up after $STARTS starts.
+# Held off by a file, as a test makes one, it stays away without that counting.
+STARTS=5
+keep() {
+    local name=$1 start=1 status
+    shift
+    while [ "$start" -le "$STARTS" ]; do
+        status=0
+        "$@" >>"$STATE/$name.log" 2>&1 || status=$?
+        if [ -e "$STATE/$name-off" ]; then
+            touch "$STATE/$name-is-off"
+            while [ -e "$STATE/$name-off" ]; do sleep 0.1; done
+            rm "$STATE/$name-is-off"
+            continue
+        fi
+        echo "$name ended with status $status after start $start of $STARTS; its log ends:"
+        tail -n 5 "$STATE/$name.log"
+        start=$((start + 1))
+        sleep 1
+    done
+    echo "$name is given up: the node ends"
+}
+
+keep containerd containerd --config "$CONTAINERD_CONFIG" &
 ctr() { command ctr --address "$STATE/c.sock" --namespace k8s.io "$@"; }
+import() {
+    for _ in $(seq "$STARTS"); do
+        if ctr images import "$1"; then return; fi
+        sleep 1
+    done
+    return 1
+}
 until ctr version >/dev/null 2>&1; do
-    kill -0 $! || { echo "containerd ended before it answered: see containerd.log"; exit 1; }
+    kill -0 $! 2>/dev/null || exit 1
     sleep 0.1
 done
-ctr images import "$PAUSE_IMAGE"
+import "$PAUSE_IMAGE"
 # shellcheck disable=SC2086
-"$KUBELET" $KUBELET_ARGS >"$STATE/kubelet.log" 2>&1 &
-for image in $IMAGES; do ctr images import "$image"; done
+keep kubelet "$KUBELET" $KUBELET_ARGS &
+for image in $IMAGES; do import "$image"; done
 touch "$STATE/images-imported"
-wait -n # containerd or the kubelet ended: neither should
+wait -n # one of them was given up

@@ -1,6 +1,7 @@
 """Starts one node: containerd and a kubelet in namespaces of their own, on a shaped link of the switch."""
 
 import json
+import re
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ import yaml
 
 from tests.cluster.binaries import binary
 from tests.cluster.cgroups import Hierarchies, make_cgroup
+from tests.cluster.controlplane import tail
 from tests.cluster.images import PAUSE_REFERENCE
 from tests.cluster.leftovers import Ledger
 from tests.cluster.network import Plug
@@ -17,6 +19,8 @@ from tests.cluster.processes import Process
 
 INIT = Path(__file__).with_name("node-init.sh")
 SOCKET_PATH_LIMIT = 107
+PROGRAMS = ("containerd", "kubelet")
+RESTART = re.compile(rf"(?:{'|'.join(PROGRAMS)}) ended with status \d+ after start \d+ of \d+")
 
 
 @dataclass(frozen=True)
@@ -25,10 +29,21 @@ class Node:
     plug: Plug
     process: Process
     state: Path
+    command: tuple[str | Path, ...]
+    """What starts it, again after a reboot."""
 
     @property
     def log(self) -> Path:
         return self.state.with_name(f"{self.name}.log")
+
+    def last_words(self) -> str:
+        """The ends of its programs' logs; its own log tells which of them ended, with what status."""
+        logs = [self.state / f"{program}.log" for program in PROGRAMS]
+        return "\n".join(f"{log.name} ends:\n{tail(log)}" for log in logs if log.exists())
+
+    def restarts(self) -> list[str]:
+        """Each time that one of its programs ended and was started again."""
+        return RESTART.findall(self.log.read_text(errors="replace"))
 
     @property
     def images_imported(self) -> bool:
@@ -71,14 +86,13 @@ def start_node(ledger: Ledger, prepared: Prepared, plan: NodePlan) -> Node:
         "PAUSE_IMAGE": str(prepared.pause_image),
         "IMAGES": " ".join(map(str, prepared.images)),
     }
-    process = ledger.start(
-        plan.name,
+    command: tuple[str | Path, ...] = (
         *("env", *(f"{name}={value}" for name, value in environment.items())),
         *("nsenter", f"--net=/run/netns/{plan.plug.namespace}"),
         *("unshare", "--mount", "--pid", "--fork", "--kill-child"),
         *("bash", INIT),
     )
-    return Node(plan.name, plan.plug, process, state)
+    return Node(plan.name, plan.plug, ledger.start(plan.name, *command), state, command)
 
 
 def _kubelet_arguments(state: Path, plan: NodePlan, config: Path) -> list[str]:

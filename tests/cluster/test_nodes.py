@@ -1,14 +1,18 @@
 """The three nodes, and the walker in their pods, as a namespace that enforces Pod Security `restricted` admits them."""
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from kvgate_probe.wire import Pair, Role
+from tests.cluster import mishaps
 from tests.cluster.access import Access
 from tests.cluster.harness import Cluster, ready_nodes
+from tests.cluster.waiting import eventually
 from tests.cluster.walker_jobs import (
     Walked,
     both_ways,
@@ -79,9 +83,33 @@ def clean_up(access: Access, namespace: str) -> None:
 def test_three_nodes_are_ready_within_the_time_allowed(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         print(f"\nthree nodes Ready after {cluster.seconds_until_ready:.1f} s", end=" ")
+        for line in [f"{node.name}: {line}" for node in cluster.nodes.values() for line in node.restarts()]:
+            print(f"\n{line}", end=" ")
 
     assert ready_nodes(cluster.access) == ["n1", "n2", "n3"]
     assert cluster.seconds_until_ready < SECONDS_ALLOWED
+
+
+def test_a_kubelet_that_is_killed_is_started_again(cluster: Cluster) -> None:
+    node = cluster.nodes["n3"]
+    before, killed = node.restarts(), mishaps.kubelet_of(node)
+
+    os.kill(killed, signal.SIGKILL)
+    eventually(
+        lambda: node.restarts() == [*before, f"kubelet ended with status 137 after start {len(before) + 1} of 5"]
+    )
+    mark = cluster.access.audit_mark()
+    eventually(lambda: _renewed(cluster.access, node.name, mark), 40)
+
+    assert mishaps.kubelet_of(node) != killed
+    assert "n3" in ready_nodes(cluster.access)
+    assert node.process.runs()
+
+
+def _renewed(access: Access, node: str, mark: int) -> bool:
+    """Whether the node's kubelet has reported since."""
+    reports = ("nodes/status", "leases")
+    return any(call.name == node and call.resource in reports for call in access.audit_events(mark))
 
 
 def test_the_nodes_carry_the_labels_of_their_pools(cluster: Cluster) -> None:
