@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,10 +16,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import urllib3
 
 from tests.cluster.access import Access
+from tests.faults.watches import Watches, is_watch
 
 HANG_SECONDS = 6.0
 """Longer than any call of kvgate's may take."""
 NOT_FORWARDED = frozenset({"host", "connection", "accept-encoding", "transfer-encoding", "content-length"})
+LOG = re.compile(r"/pods/([^/]+)/log")
+LEASE = "/leases"
+"""Renewals come every two seconds; of them no plan is made."""
 
 
 class Fault(StrEnum):
@@ -73,14 +78,18 @@ def doubts(seed: int) -> Doubts:
 
 @dataclass
 class Doubtful:
-    """The proxy; `address` is plain HTTP on loopback. `disturb` makes the path's object another than was read."""
+    """The proxy; `address` is plain HTTP on loopback. `disturb` makes the path's object another than was read, `kill`
+    ends the process that asks, and `log` gives what a pod's container printed, where no kubelet can be asked."""
 
     access: Access
     doubts: Doubts
     disturb: Callable[[str], None]
+    kill: Callable[[], None] = lambda: None
+    log: Callable[[str], str] | None = None
 
     def __post_init__(self) -> None:
         self.pool = urllib3.PoolManager(ca_certs=str(self.access.authority), retries=False, maxsize=32)
+        self.watches = Watches(self.pool)
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -104,14 +113,22 @@ class Doubtful:
 
     def answer(self, at: BaseHTTPRequestHandler) -> None:
         body = at.rfile.read(int(at.headers.get("Content-Length") or 0))
-        fault = self.doubts.next(at.command, at.path)
+        pod = LOG.search(at.path)
+        if is_watch(at.path):
+            self.watches.stream(at, f"{self.access.server}{at.path}", _headers(at))
+        elif pod and self.log is not None:
+            _send(at, 200, self.log(pod[1]).encode())
+        else:
+            self._answer(at, body, None if LEASE in at.path else self.doubts.next(at.command, at.path))
+
+    def _answer(self, at: BaseHTTPRequestHandler, body: bytes, fault: Fault | None) -> None:
         match fault:
             case Fault.TOO_MANY:
                 _send(at, 429, _status(429, "TooManyRequests"), {"Retry-After": "1"})
             case Fault.INTERNAL:
                 _send(at, 500, _status(500, "InternalError"))
             case Fault.CUT_BEFORE | Fault.DEATH_BEFORE:
-                self.doubts.dead = fault is Fault.DEATH_BEFORE
+                self._dies(fault is Fault.DEATH_BEFORE)
                 _hang_up(at)
             case Fault.HANG:
                 time.sleep(HANG_SECONDS)
@@ -123,13 +140,22 @@ class Doubtful:
                 if fault is Fault.CONFLICT:
                     self.disturb(at.path)
                 status, content = self._forward(at, body)
-                self.doubts.dead = fault is Fault.DEATH_AFTER
+                self._dies(fault is Fault.DEATH_AFTER)
                 _send(at, status, content, whole=fault is not Fault.TRUNCATED)
 
+    def _dies(self, dies: bool) -> None:
+        self.doubts.dead = dies
+        if dies:
+            self.kill()
+
     def _forward(self, at: BaseHTTPRequestHandler, body: bytes) -> tuple[int, bytes]:
-        headers = {name: value for name, value in at.headers.items() if name.lower() not in NOT_FORWARDED}
-        told = self.pool.request(at.command, f"{self.access.server}{at.path}", body=body or None, headers=headers)
+        url = f"{self.access.server}{at.path}"
+        told = self.pool.request(at.command, url, body=body or None, headers=_headers(at))
         return told.status, told.data
+
+
+def _headers(at: BaseHTTPRequestHandler) -> dict[str, str]:
+    return {name: value for name, value in at.headers.items() if name.lower() not in NOT_FORWARDED}
 
 
 def _status(code: int, reason: str) -> bytes:
@@ -158,13 +184,21 @@ def _hang_up(at: BaseHTTPRequestHandler) -> None:
 
 
 @contextmanager
-def doubtful(access: Access, plan: Doubts, disturb: Callable[[str], None]) -> Iterator[Doubtful]:
-    made = Doubtful(access, plan, disturb)
+def doubtful(
+    access: Access,
+    plan: Doubts,
+    disturb: Callable[[str], None] = lambda _: None,
+    kill: Callable[[], None] = lambda: None,
+    log: Callable[[str], str] | None = None,
+) -> Iterator[Doubtful]:
+    made = Doubtful(access, plan, disturb, kill, log)
     thread = threading.Thread(target=made.server.serve_forever, args=[0.05], daemon=True)
     thread.start()
     try:
         yield made
     finally:
+        made.watches.resume()
+        made.watches.drop()
         made.server.shutdown()
         made.server.server_close()
         thread.join()

@@ -9,7 +9,7 @@ import os
 import random
 import re
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ from tests.cluster.leftovers import Kind
 from tests.cluster.processes import Process
 from tests.cluster.waiting import eventually
 from tests.core.worlds import told
-from tests.edge.cluster.yard import Yard, beating, make_yard
+from tests.edge.cluster.yard import Yard, beating
 from tests.faults.doubtful import Doubts, doubtful, doubts
 from tests.faults.life import AGENT, Life
 from tests.install.plane import Plane, command_line
@@ -33,14 +33,6 @@ ON, OFF = ["prefill", "decode"], ["agg", "agg"]
 GONE_SECONDS = 60.0
 RESTARTED = 10
 """In every tenth life the API server is killed and started again."""
-
-
-@pytest.fixture
-def yard(shaky: Plane) -> Iterator[Yard]:
-    made = make_yard(shaky.access)
-    yield made
-    shaky.access.kubectl("delete", "namespace", made.namespace, "--wait=false")
-    shaky.access.kubectl("delete", "node", *made.nodes, "--wait=false")
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 
 @dataclass
 class Door:
-    """Forwards bytes while it is open, those of answers after a delay. Shut, it hangs up on everybody and refuses;
-    silent, it only listens."""
+    """Forwards bytes while it is open, those of answers after `slow_seconds`. Shut, it hangs up on everybody and
+    refuses; silent, it only listens."""
 
     server: str
+    slow_seconds: float = 0.0
     is_open: bool = True
     is_silent: bool = False
     knocks: int = 0
@@ -71,13 +73,14 @@ class Door:
         far = socket.create_connection(self._beyond)
         with self._lock:
             self._ends.append(far)
-        for source, sink in ((near, far), (far, near)):
-            threading.Thread(target=_forward, args=[source, sink], daemon=True).start()
+        threading.Thread(target=_forward, args=[near, far, lambda: 0.0], daemon=True).start()
+        threading.Thread(target=_forward, args=[far, near, lambda: self.slow_seconds], daemon=True).start()
 
 
-def _forward(source: socket.socket, sink: socket.socket) -> None:
+def _forward(source: socket.socket, sink: socket.socket, delay_seconds: Callable[[], float]) -> None:
     with contextlib.suppress(OSError):
         while data := source.recv(65536):
+            time.sleep(delay_seconds())
             sink.sendall(data)
     for end in (source, sink):
         with contextlib.suppress(OSError):

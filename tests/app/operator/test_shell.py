@@ -353,6 +353,21 @@ def test_an_api_server_that_is_away_for_longer_than_a_lease_is_waited_for(bench:
         assert running.process.poll() is None
 
 
+def test_an_api_server_that_answers_slowly_costs_neither_the_lease_nor_a_turn(bench: Bench) -> None:
+    """Each answer takes two seconds more: the handshake, the renewal, the watch; a request may take five."""
+    with door(bench.access.server) as way:
+        running = bench.leading(bench.namespace, server=way.address)
+        bench.apply(sample_pool(bench.namespace))
+        eventually(lambda: running.looks(bench.key), 10)
+        way.slow_seconds = 2.0
+        until = time.monotonic() + RENEW_SECONDS + RETRY_SECONDS
+        eventually(lambda: running.look_follows(lambda: bench.stir(sample_pool(bench.namespace)), bench.key, 5), 10)
+        while time.monotonic() < until:
+            assert running.said("not leading") == 0
+            time.sleep(0.2)
+        assert running.process.poll() is None
+
+
 def test_while_the_api_server_refuses_it_is_not_hammered(bench: Bench) -> None:
     with door(bench.access.server) as way:
         running = bench.leading(bench.namespace, server=way.address)
