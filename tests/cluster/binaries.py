@@ -1,4 +1,4 @@
-"""Builds Kubernetes, etcd, kind, Helm and the pause container from Go modules, once per version and set of flags."""
+"""Builds Kubernetes, etcd, kind, Helm, what enforces policies and the pause container from Go modules, once each."""
 
 import os
 import re
@@ -72,6 +72,7 @@ MODULES = (
     ),
     GoModule("kind", {"kind": "sigs.k8s.io/kind"}),
     GoModule("helm", {"helm": "helm.sh/helm/v3/cmd/helm"}, _helm_linker_flags()),
+    GoModule("netpol", {"netpol": "."}, "-s -w"),
     GoModule("pause", {"pause": "."}, "-s -w"),
 )
 

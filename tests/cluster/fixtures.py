@@ -15,6 +15,7 @@ from tests.cluster.cache import CannotRunError
 from tests.cluster.controlplane import LOOPBACK, start_control_plane
 from tests.cluster.harness import Cluster, start_cluster
 from tests.cluster.leftovers import Ledger, states
+from tests.cluster.policies import enforcing
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 
@@ -32,6 +33,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         if "cluster" in asked:
             binary("kubelet")
             images.debian_layer()
+        if "enforced" in asked:
+            binary("netpol")
         if "operator_archive" in asked:
             operator_image.build_layers()
 
@@ -48,6 +51,13 @@ def cluster() -> Iterator[Cluster]:
     """A control plane of its own and three nodes, n1 and n2 on links of 1000 Mbit/s and n3 on one of 200."""
     with fresh_state() as ledger:
         yield start_cluster(ledger)
+
+
+@pytest.fixture(scope="module")
+def enforced(cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster, its NetworkPolicies enforced for the tests of one module."""
+    with enforcing(cluster):
+        yield cluster
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """One switch, a network namespace per node, and links between them whose rate is shaped at both ends.
 
-The bridge enforces no NetworkPolicy, there is no kube-proxy and no DNS: pods talk to pod and node addresses.
+The bridge enforces no NetworkPolicy by itself, there is no kube-proxy and no DNS: pods talk to pod and node addresses.
 """
 
 import ipaddress

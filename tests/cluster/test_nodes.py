@@ -99,17 +99,11 @@ def test_a_kubelet_that_is_killed_is_started_again(cluster: Cluster) -> None:
         lambda: node.restarts() == [*before, f"kubelet ended with status 137 after start {len(before) + 1} of 5"]
     )
     mark = cluster.access.audit_mark()
-    eventually(lambda: _renewed(cluster.access, node.name, mark), 40)
+    eventually(lambda: mishaps.has_reported(cluster.access, node.name, mark), 40)
 
     assert mishaps.kubelet_of(node) != killed
     assert "n3" in ready_nodes(cluster.access)
     assert node.process.runs()
-
-
-def _renewed(access: Access, node: str, mark: int) -> bool:
-    """Whether the node's kubelet has reported since."""
-    reports = ("nodes/status", "leases")
-    return any(call.name == node and call.resource in reports for call in access.audit_events(mark))
 
 
 def test_the_nodes_carry_the_labels_of_their_pools(cluster: Cluster) -> None:
