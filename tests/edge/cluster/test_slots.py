@@ -111,5 +111,28 @@ def test_a_sweep_that_ends_while_the_pools_are_listed_keeps_nobody_waiting() -> 
         return found
 
     bench.slots = SweepSlots(listed_before_it_ended, lambda: bench.now)
-    bench.waits()
     assert bench.waits() == ""
+    assert bench.lists == 1
+
+
+def test_a_sweep_that_begins_and_a_pool_that_goes_while_the_pools_are_listed_are_known() -> None:
+    bench = Bench([body("b")])
+
+    def listed_before_they_came_and_went() -> list[Document]:
+        found = bench.listed()
+        bench.slots.forget("team/b")
+        bench.slots.wrote(pool("c"), PoolStatus(sweep=BEGUN))
+        return found
+
+    bench.slots = SweepSlots(listed_before_they_came_and_went, lambda: bench.now)
+    assert bench.waits().startswith("pool team/c sweeps now")
+
+
+def test_while_nobody_has_to_wait_all_pools_are_listed_once_however_many_statuses_are_written() -> None:
+    """A thousand pools are 10 MB to list: neither a write nor time alone makes the next turn do it."""
+    bench = Bench([])
+    for number in range(20):
+        assert bench.waits(name=f"p{number}") == ""
+        bench.slots.wrote(pool(f"p{number}"), PoolStatus())
+        bench.now += timedelta(minutes=1)
+    assert bench.lists == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -111,18 +111,21 @@ class Client:
 
     def list(self, resource: Resource, namespace: str = "", query: Query | None = None) -> tuple[Document, ...]:
         """Every object, read in pages. The API server leaves out an item's kind; here each says what it is."""
+        return tuple(self.each(resource, namespace, query))
+
+    def each(self, resource: Resource, namespace: str = "", query: Query | None = None) -> Iterator[Document]:
+        """The same, of which no more than a page is held at a time."""
         asked = query or Query()
         what = f"{resource.kind} list of {namespace or 'the cluster'}"
         told = {"apiVersion": resource.api_version, "kind": resource.kind}
-        found: list[Document] = []
         token = ""
         for _ in range(MOST_PAGES):
             narrowed = {"labelSelector": asked.labels, "fieldSelector": asked.fields, "continue": token}
             page = self._object("GET", resource, resource.path(namespace), what, query={"limit": str(PAGE), **narrowed})
-            found += [told | _lightened(item, resource.kind) for item in page.get("items") or ()]
+            yield from (told | _lightened(item, resource.kind) for item in page.get("items") or ())
             token = (page.get("metadata") or {}).get("continue") or ""
             if not token:
-                return tuple(found)
+                return
         raise Refused(f"{what}: holds more than {PAGE * MOST_PAGES} objects")
 
     def create(self, resource: Resource, namespace: str, body: Document) -> Document:

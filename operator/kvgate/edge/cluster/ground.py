@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -124,8 +124,8 @@ class ClusterGround:
         seen = serving.seen(self._verifier, pool, world.pods, pool.objects)
         return replace(seen, own=(*seen.own, *self._canaries.own(pool.key)))
 
-    def _pools(self) -> tuple[Document, ...]:
-        return tuple(body for namespace in self._namespaces for body in self._client.list(POOLS, namespace))
+    def _pools(self) -> Iterator[Document]:
+        return (body for namespace in self._namespaces for body in self._client.each(POOLS, namespace))
 
     def write_status(self, pool: Pool, status: PoolStatus) -> None:
         """Raises WriteConflictError when the pool was written since it was read, and when a sweep would begin while

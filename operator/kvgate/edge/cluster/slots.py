@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,7 +18,7 @@ from kvgate.edge.errors import WriteConflictError
 
 SETTING = "the operator's probe.maxConcurrentSweeps"
 KNOWN_FOR = timedelta(seconds=30)
-"""How long a look at all pools stands; what this process writes itself is known at once."""
+"""How long the word of a list of all pools stands that others sweep; what this process writes is known at once."""
 GRACE = timedelta(minutes=10)
 """A fence counts no longer than its sweep may last and this much more: by then its Jobs' own deadlines have ended all
 walkers, though nobody may be able to take its turns."""
@@ -41,16 +41,21 @@ class SweepSlots:
         self._pools = pools
         self._clock = clock
         self._begin = threading.Lock()
+        self._reading = threading.Lock()
         self._guard = threading.Lock()
         self._fences: dict[str, _Fence] = {}
         self._read_at: datetime | None = None
-        self._writes = 0
+        self._news: dict[str, _Fence | None] = {}
+        self._gone: set[str] = set()
+        """Of what this process wrote since a list was begun: it may be missing in that list, or be in it still."""
 
     def waits(self, pool: Pool, most: int) -> str:
-        """Which other pools' sweeps fill the limit; empty while a sweep of this pool may begin."""
-        read = self._read_at
-        if read is None or not lately(read, self._clock(), KNOWN_FOR):
-            self._read()
+        """Which other pools' sweeps fill the limit; empty while a sweep of this pool may begin, as far as is known:
+        `begin` makes sure."""
+        with self._reading:
+            old = self._read_at is not None and not lately(self._read_at, self._clock(), KNOWN_FOR)
+            if self._read_at is None or (old and len(self._others(pool.uid)) >= most):
+                self._read()
         return _told(self._others(pool.uid), most)
 
     @contextmanager
@@ -58,37 +63,47 @@ class SweepSlots:
         """While a fence is written that was not there: nobody else can begin meanwhile, and the others are counted
         anew. Raises WriteConflictError when they fill the limit."""
         with self._begin:
-            self._read()
+            with self._reading:
+                self._read()
             if waits := _told(self._others(pool.uid), most):
                 raise WriteConflictError(f"InferencePool {pool.key}: {waits}")
             yield
 
     def wrote(self, pool: Pool, status: PoolStatus) -> None:
         """This process has written the pool's status."""
+        timeout = pool.spec.fabric.schedule.sweep_timeout.delta
+        fence = None if status.sweep is None else _Fence(pool.key, _until(status.sweep.started_at, timeout))
         with self._guard:
-            self._writes += 1
-            self._fences.pop(pool.uid, None)
-            if status.sweep is not None:
-                timeout = pool.spec.fabric.schedule.sweep_timeout.delta
-                self._fences[pool.uid] = _Fence(pool.key, _until(status.sweep.started_at, timeout))
+            self._news[pool.uid] = fence
+            self._fences = _with(self._fences, {pool.uid: fence})
 
     def forget(self, key: str) -> None:
         """The pool is gone, and its sweep with it."""
         with self._guard:
-            self._fences = {uid: fence for uid, fence in self._fences.items() if fence.key != key}
+            self._gone.add(key)
+            self._fences = _without(self._fences, {key})
 
     def _read(self) -> None:
-        """What was written while all pools were listed may be missing in the list: it is read again next time."""
-        before = self._writes
+        with self._guard:
+            self._news, self._gone = {}, set()
         found = {text(at(body, "metadata", "uid")): fence for body in self._pools() if (fence := _fence_of(body))}
         with self._guard:
-            self._fences, self._read_at = found, self._clock() if self._writes == before else None
+            self._fences, self._read_at = _with(_without(found, self._gone), self._news), self._clock()
 
     def _others(self, uid: str) -> tuple[str, ...]:
         now = self._clock()
         with self._guard:
             standing = [fence.key for other, fence in self._fences.items() if other != uid and now < fence.until]
         return tuple(sorted(standing))
+
+
+def _with(fences: dict[str, _Fence], news: Mapping[str, _Fence | None]) -> dict[str, _Fence]:
+    merged = {**fences, **news}
+    return {uid: fence for uid, fence in merged.items() if fence is not None}
+
+
+def _without(fences: dict[str, _Fence], gone: Collection[str]) -> dict[str, _Fence]:
+    return {uid: fence for uid, fence in fences.items() if fence.key not in gone}
 
 
 def _told(others: tuple[str, ...], most: int) -> str:
