@@ -296,13 +296,29 @@ def test_evidence_ages_by_our_clock_and_a_node_that_is_ahead_is_named() -> None:
     "ended",
     [
         pytest.param(timedelta(milliseconds=60), id="60 ms ahead is ordinary"),
-        pytest.param(timedelta(hours=-25), id="a clock 25 h behind does not age a test that just ended"),
+        pytest.param(timedelta(minutes=-63), id="3 min before the sweep began too"),
+        pytest.param(timedelta(minutes=-50), id="what ended early in a sweep of an hour is not behind"),
     ],
 )
-def test_a_small_skew_or_a_slow_clock_changes_nothing(ended: timedelta) -> None:
-    reading = read(p=log(record(ended_at=(NOW + ended).timestamp())))
+def test_a_small_skew_changes_nothing(ended: timedelta) -> None:
+    sweep = Setting(NOW, began_at=NOW - timedelta(hours=1))
+    reading = read(p=log(record(ended_at=(NOW + ended).timestamp())), setting=sweep)
     assert reading.problems == ()
     assert only_sample(reading).measured_at == NOW
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        pytest.param(timedelta(minutes=10), id="10 min behind"),
+        pytest.param(timedelta(hours=25), id="25 h behind"),
+    ],
+)
+def test_a_node_that_is_behind_is_named_and_its_clock_ages_nothing(behind: timedelta) -> None:
+    sweep, ended = Setting(NOW, began_at=NOW - timedelta(seconds=90)), NOW - timedelta(seconds=50) - behind
+    reading = read(p=log(record(ended_at=ended.timestamp())), setting=sweep)
+    assert reading.problems == ("clock of p: more than 5 min behind; evidence ages by ours",)
+    assert (only_sample(reading).measured_at, only_sample(reading).failure) == (NOW, None)
 
 
 def test_the_partners_address_must_be_one_of_the_destinations_own() -> None:

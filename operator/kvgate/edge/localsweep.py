@@ -49,12 +49,14 @@ class LocalSweep:
         hosts = _hosts(nodes, pool.spec.fabric.probe.port)
         limit = plan.seconds + _START_SECONDS + _ROUND_SECONDS * len(plan.schedule.rounds)
         allowed = min(limit, pool.spec.fabric.schedule.sweep_timeout.seconds)
+        began_at = self._clock()
         with self._watch(pool) as progress:
             walked = run_walkers(plan.schedule, hosts, allowed, progress)
         received_at = self._clock().replace(microsecond=0)
         addresses = {host.node: frozenset({host.address}) for host in hosts}
         loopback = any(node.loopback for node in nodes)
-        read = read_logs(plan.schedule, walked.logs, Setting(received_at, addresses, loopback=loopback))
+        setting = Setting(received_at, addresses, loopback=loopback, began_at=began_at)
+        read = read_logs(plan.schedule, walked.logs, setting)
         return Evidence(
             run_id=step.run_id,
             pool_uid=pool.uid,

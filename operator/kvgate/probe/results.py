@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -46,7 +47,8 @@ class Elsewhere:
 class Setting:
     """What the operator knows of a sweep beside its schedule.
 
-    `received_at` is the one clock by which evidence ages; a node's own clock is only compared with it.
+    `received_at` is the one clock by which evidence ages; a node's own clock is only compared with it, and with
+    `began_at`, before which no test of the sweep can have ended.
     `addresses` are those that each node's walker may have, where known; `elsewhere` are the nodes whose walker was on
     another network than its worker. On loopback paths no wire is measured:
     allowed for tests on one host alone, and said in each sample.
@@ -56,6 +58,7 @@ class Setting:
     addresses: Mapping[str, frozenset[str]] = field(default_factory=dict)
     loopback: bool = False
     elsewhere: Mapping[str, Elsewhere] = field(default_factory=dict)
+    began_at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ def read_logs(schedule: Schedule, logs: Mapping[str, str], setting: Setting) -> 
         _placed(_sample(test, [line.whole for line in by_place[place]], schedule, setting), at_once.get(place))
         for place, test in told.items()
     )
-    problems += _skewed(accepted, setting.received_at)
+    problems += _skewed(accepted, setting)
     return Reading(samples, _few(problems), interfaces(accepted))
 
 
@@ -179,11 +182,16 @@ def _placed(sample: Sample, slot: int | None) -> Sample:
     return sample if slot is None else replace(sample, slot=slot)
 
 
-def _skewed(results: Iterable[Result], received_at: datetime) -> list[str]:
-    limit = (received_at + CLOCK_TOLERANCE).timestamp()
-    nodes = sorted({result.node for result in results if result.ended_at > limit})
+def _skewed(results: Sequence[Result], setting: Setting) -> list[str]:
+    latest = (setting.received_at + CLOCK_TOLERANCE).timestamp()
+    earliest = (setting.began_at - CLOCK_TOLERANCE).timestamp() if setting.began_at else -math.inf
+    ahead = {(result.node, "ahead") for result in results if result.ended_at > latest}
+    behind = {(result.node, "behind") for result in results if result.ended_at < earliest}
     minutes = CLOCK_TOLERANCE.total_seconds() / 60
-    return [f"clock of {node}: more than {minutes:.0f} min ahead; evidence ages by ours" for node in nodes]
+    return [
+        f"clock of {node}: more than {minutes:.0f} min {way}; evidence ages by ours"
+        for node, way in sorted(ahead | behind)
+    ]
 
 
 def _few(problems: list[str]) -> tuple[str, ...]:

@@ -67,7 +67,10 @@ def gather(
         schedule = None
     logs = _logs(client, pool, known, step, problems) if schedule else PackedTexts()
     addresses = {node: frozenset({address_of(pod)}) for node, pod in known.items() if address_of(pod)}
-    setting = Setting(received_at, addresses, elsewhere=elsewhere(known, _notes(seen.jobs, recorded)))
+    fence = pool.status.sweep
+    began_at = fence.started_at if fence and fence.run_id == step.run_id else None
+    away = elsewhere(known, _notes(seen.jobs, recorded))
+    setting = Setting(received_at, addresses, elsewhere=away, began_at=began_at)
     read = read_logs(schedule, logs, setting) if schedule else Reading(())
     planned = paths_of(schedule) or tuple(path for path in world.nodes.paths if not path.same_node)
     used = {node for path in planned for node in (path.source, path.destination)}
