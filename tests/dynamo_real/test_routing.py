@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import pytest
+import yaml
+
+from kvgate.core.evidence import Path as Way
+from tests.app.report import saved
+from tests.app.yard import kvgate
 from tests.dynamo_stage.client import UserDoor
 from tests.dynamo_stage.specs import Frontend, Role, RouterMode, Worker
 from tests.dynamo_stage.stage import RunningFrontend, Stage
@@ -13,6 +19,7 @@ pytestmark = pytest.mark.dynamo
 MISMATCH = "dynamo_component_router_kv_event_source_mismatch_workers"
 APPLIED = "dynamo_component_kv_cache_events_applied"
 HIT_RATES = "dynamo_component_router_kv_hit_rate_count"
+BYTES_PER_TOKEN = 114_688
 PREFIX = "the quick brown fox jumps over the lazy dog " * 20
 KV_BY_FLAG = Frontend(RouterMode.KV)
 KV_BY_ENV = Frontend("", environment={"DYN_ROUTER_MODE": "kv"})
@@ -153,22 +160,32 @@ def test_a_pinned_request_goes_to_that_worker(stage: Stage) -> None:
     assert {answer.decode_worker for answer in pinned} == {wanted}
 
 
-def test_a_transfer_takes_the_time_of_its_bytes(stage: Stage) -> None:
+def exported(folder: Path, bytes_per_second: float) -> tuple[str, ...]:
+    """What `kvgate report --format mocker` says of a fabric where each path carries so much."""
+    swept = saved.evidence({Way("p1", "d1"): bytes_per_second})
+    out = folder / "mocker.yaml"
+    file = saved.save(folder, [saved.pool(), *saved.reports(swept)])
+    assert kvgate("report", file, "--format", "mocker", "-o", out) == 0
+    return tuple(yaml.safe_load(out.read_text(encoding="utf-8"))["args"])
+
+
+def test_a_transfer_takes_the_time_of_its_bytes_by_the_arguments_that_a_report_exports(
+    stage: Stage, tmp_path: Path
+) -> None:
     """Fact 6: charged tokens × bytes per token ÷ bandwidth of the prefill worker, on top of what else takes time."""
-    started, fastest, tokens = stage.frontend(), {}, 0
-    for bytes_per_second in (0.0, 1e9):
-        prefill = Worker(
-            Role.PREFILL, kv_bytes_per_token=100_000, kv_transfer_bytes_per_second=bytes_per_second, speedup=100
-        )
+    started, fastest, tokens = stage.frontend(), [], 0
+    free = ("--kv-bytes-per-token", str(BYTES_PER_TOKEN), "--kv-transfer-bandwidth", "0")
+    for arguments in (free, exported(tmp_path, 1e9)):
+        prefill = Worker(Role.PREFILL, speedup=100, arguments=arguments)
         stage.workers(prefill=prefill, decode=Worker(Role.DECODE, speedup=100))
         stage.until_ready(started)
         answers = [started.door.chat(f"{number} {'baba' * 384}", max_tokens=1) for number in range(8)]
-        fastest[bytes_per_second], tokens = min(answer.seconds for answer in answers), answers[0].prompt_tokens
+        fastest.append(min(answer.seconds for answer in answers))
+        tokens = answers[0].prompt_tokens
         stage.stop("prefill", "decode")
         stage.until(lambda: not started.door.readiness().ready, "the workers to be gone", started)
-    rise = fastest[1e9] - fastest[0.0]
     assert tokens == pytest.approx(400, rel=0.1)
-    assert rise == pytest.approx(tokens * 100_000 / 1e9, abs=0.015)
+    assert fastest[1] - fastest[0] == pytest.approx(tokens * BYTES_PER_TOKEN / 1e9, abs=0.015)
 
 
 EXPECTED_NAMES = (

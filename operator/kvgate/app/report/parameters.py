@@ -46,6 +46,8 @@ def aiconfigurator(subject: Subject) -> str:
         *_head(subject),
         "Merge it into a copy of the system's YAML. AIConfigurator reads inter_node_bw as that of one GPU: divide it",
         "by the GPUs of a node that share the interface. It has no transfer term in its time to first token.",
+        "In a system with num_gpus_per_rack, inter_node_bw is NVLink: what a network between racks carried is",
+        "inter_rack_bw there.",
     )
     return _commented(head, {"node": node})
 
