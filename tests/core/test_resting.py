@@ -8,7 +8,7 @@ import pytest
 
 from kvgate.api.words import ApprovalState
 from kvgate.core.decide import IDLE_SECONDS, decide
-from kvgate.core.resting import rest_seconds
+from kvgate.core.resting import rest_seconds, stands
 from tests.core.worlds import FAST, NOW, Scene, entry, sweep
 
 LONG = 4 * 3600.0
@@ -97,3 +97,16 @@ def test_no_rest_reaches_beyond_the_moment_at_which_a_window_opens() -> None:
     """NOW is a Monday noon. The pool waits for an approval, so that its status says nothing of windows."""
     windows = [{"schedule": "10 13 * * 1", "duration": "1h"}]
     assert rest(settled(waiting().asking(changeWindows=windows))) == timedelta(minutes=70).total_seconds()
+
+
+STANDS: dict[str, tuple[Scene, bool]] = {
+    "a first status that waits for an approval": (Scene(), True),
+    "one that stood already": (waiting(), True),
+    "a status that means a patch": (waiting().approved(), False),
+    "a status that means a sweep": (Scene().but(evidence=()), False),
+}
+
+
+@pytest.mark.parametrize(("scene", "expected"), STANDS.values(), ids=STANDS)
+def test_whether_a_status_that_was_written_needs_another_turn(scene: Scene, expected: bool) -> None:
+    assert stands(scene.pool, scene.world, decide(scene.pool, scene.world, scene.now), scene.now) is expected

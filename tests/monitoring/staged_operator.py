@@ -63,6 +63,11 @@ class StagedGround:
     def tell(self, pool: Pool, events: Sequence[tuple[str, str, str]]) -> None:
         """Nobody reads them here."""
 
+    def written(self, key: str) -> str:
+        """The pool's status is kept here alone."""
+        del key
+        return ""
+
 
 def run(kubeconfig: str, namespace: str, port: str) -> int:
     shell._now = now

@@ -18,17 +18,26 @@ def rest_seconds(pool: Pool, world: World, decision: Decision, now: datetime, wa
     Evidence that expires, an approval that ends and a sweep that falls due are found no later than they would be else:
     the pool is judged for a later moment, with what was read now, and left alone until one at which nothing differs.
     """
-    busy = any(not isinstance(step, Recommend) for step in decision.steps)
-    if busy or decision.requeue_after_seconds < IDLE_SECONDS:
+    if _busy(decision) or decision.requeue_after_seconds < IDLE_SECONDS:
         return decision.requeue_after_seconds
-    written = replace(pool, status=decision.status)
     seconds = min(wanted, _until_a_window_opens(pool, now))
     while seconds > IDLE_SECONDS:
-        ahead = decide(written, world, later(now, timedelta(seconds=seconds)))
-        if ahead.steps == decision.steps and ahead.status == decision.status:
+        if stands(pool, world, decision, later(now, timedelta(seconds=seconds))):
             return seconds
         seconds /= 2
     return IDLE_SECONDS
+
+
+def stands(pool: Pool, world: World, decision: Decision, at: datetime) -> bool:
+    """Whether the pool, with the status that was decided, would be judged the same at that moment, and left alone."""
+    if _busy(decision):
+        return False
+    again = decide(replace(pool, status=decision.status), world, at)
+    return again.steps == decision.steps and again.status == decision.status
+
+
+def _busy(decision: Decision) -> bool:
+    return any(not isinstance(step, Recommend) for step in decision.steps)
 
 
 def _until_a_window_opens(pool: Pool, now: datetime) -> float:

@@ -17,6 +17,7 @@ from kvgate.core.steps import Collect, Measure, Step
 from kvgate.core.world import Pool, Sweep, Walker, WalkerState, World
 from kvgate.dynamo.document import Document
 from kvgate.edge.cluster.slots import SweepSlots
+from kvgate.edge.errors import PoolGoneError
 from tests.app.operator.memory_ground import MemoryGround
 from tests.core import cases
 
@@ -55,7 +56,11 @@ class SweepingGround(MemoryGround):
         return found
 
     def observe(self, key: str) -> tuple[Pool, World]:
-        pool, world = super().observe(key)
+        try:
+            pool, world = super().observe(key)
+        except PoolGoneError:
+            self.slots.forget(key)
+            raise
         fence = pool.status.sweep
         jobs = (SweepJob(node="p1", name="job", uid="job-uid"),)
         walking = self.walks.get(pool.uid)

@@ -150,3 +150,22 @@ def test_kopf_is_given_nothing_that_would_write() -> None:
     assert len(registry._watching.get_all_handlers()) == 6
     for writing in (registry._changing, registry._spawning, registry._webhooks):
         assert list(writing.get_all_handlers()) == []
+
+
+OWN: dict[str, tuple[str | None, str, list[str]]] = {
+    "the status that this process wrote itself queues nothing": ("MODIFIED", "7", []),
+    "what somebody wrote after it queues the pool": ("MODIFIED", "8", ["a/qwen3"]),
+    "a list, as after a watch was away, queues every pool": (None, "7", ["a/qwen3"]),
+    "a pool that appears is queued": ("ADDED", "7", ["a/qwen3"]),
+    "a version that cannot be read is somebody's": ("MODIFIED", "", ["a/qwen3"]),
+}
+
+
+@pytest.mark.parametrize(("type_", "version", "queued"), OWN.values(), ids=OWN)
+def test_who_wrote_the_pool(type_: str | None, version: str, queued: list[str]) -> None:
+    added: list[str] = []
+    intake = Intake(added.append, lambda key: {"a/qwen3": "7"}.get(key, ""))
+    body = event(type_, metadata={"resourceVersion": version}, spec={"targetRef": {"name": "qwen3"}})
+    handlers.pool(body, "a", "qwen3", param=intake)
+    assert added == queued
+    assert len(intake) == 1

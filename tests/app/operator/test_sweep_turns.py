@@ -76,14 +76,16 @@ def test_ten_pools_never_sweep_more_than_the_limit_at_a_time_and_all_get_their_s
 
 def test_pools_that_were_looked_at_at_the_same_moment_do_not_both_begin() -> None:
     """All ten have read that nobody sweeps before the first of them writes that it does."""
-    ground = SweepingGround(pools(), most=1, sweep_seconds=60)
     together = threading.Barrier(len(KEYS))
 
-    def wait_for_all(call: str, key: str) -> None:
-        if call == "observe" and ground.count("observe", key) == 1:
-            together.wait(30)
+    class Together(SweepingGround):
+        def observe(self, key: str) -> tuple[Pool, World]:
+            seen = super().observe(key)
+            if self.count("observe", key) == 1:
+                together.wait(30)
+            return seen
 
-    ground.before = wait_for_all
+    ground = Together(pools(), most=1, sweep_seconds=60)
     with at_work(ground, workers=len(KEYS), hurried=False) as queue:
         for key in KEYS:
             queue.add(key)

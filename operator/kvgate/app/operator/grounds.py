@@ -24,6 +24,10 @@ class TellingGround(Ground, Protocol):
         """Post Events of (type, reason, message) about the pool."""
         ...
 
+    def written(self, key: str) -> str:
+        """The version of the pool that the last write of its status by this process made; empty before the first."""
+        ...
+
 
 class GuardedGround:
     """Asks before every look and every write whether we may still act; `require` raises when we may not. Every step

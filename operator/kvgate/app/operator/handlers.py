@@ -45,7 +45,8 @@ def pool(event: Document, namespace: str, name: str, param: Intake, **_: Any) ->
     if _is_gone(event):
         param.pool_gone(f"{namespace}/{name}")
     else:
-        param.pool(namespace, name, text(at(event, "object", "spec", "targetRef", "name")))
+        version = text(at(event, "object", "metadata", "resourceVersion")) if event.get("type") == "MODIFIED" else ""
+        param.pool(namespace, name, text(at(event, "object", "spec", "targetRef", "name")), version)
 
 
 def approval(event: Document, namespace: str, param: Intake, **_: Any) -> None:

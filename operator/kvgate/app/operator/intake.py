@@ -12,8 +12,10 @@ class Intake:
     It knows nothing else of the cluster: what was missed while a watch was down, the pool's own next turn finds.
     """
 
-    def __init__(self, add: Callable[[str], None]) -> None:
+    def __init__(self, add: Callable[[str], None], written: Callable[[str], str] = lambda _: "") -> None:
+        """`written` is the version of a pool that this process wrote last: whoever wrote it knows what is due."""
         self._add = add
+        self._written = written
         self._targets: dict[str, str] = {}
         self._nodes: dict[str, Hashable] = {}
         self._lock = threading.Lock()
@@ -22,11 +24,13 @@ class Intake:
         """How many pools there are."""
         return len(self._targets)
 
-    def pool(self, namespace: str, name: str, target: str) -> None:
-        """A pool appeared or changed."""
+    def pool(self, namespace: str, name: str, target: str, changed_to: str = "") -> None:
+        """A pool appeared or changed, to this version."""
+        key = f"{namespace}/{name}"
         with self._lock:
-            self._targets[f"{namespace}/{name}"] = target
-        self._add(f"{namespace}/{name}")
+            self._targets[key] = target
+        if not changed_to or changed_to != self._written(key):
+            self._add(key)
 
     def pool_gone(self, key: str) -> None:
         """A pool is gone: those that waited behind it for the same target are looked at, and it once more itself, so

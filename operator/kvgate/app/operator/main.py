@@ -122,7 +122,7 @@ class Operator:
         self._broke = False
         self._queue = DelayQueue(time.monotonic)
         self._leadership = leadership
-        self._intake = Intake(self._queue.add)
+        self._intake = Intake(self._queue.add, ground.written)
         self._watching = self._make_watching()
         self._workers = Workers(self._office(ground))
 

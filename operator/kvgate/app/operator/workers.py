@@ -17,11 +17,11 @@ from kvgate.app.operator.logs import confess, say
 from kvgate.app.operator.meters import Meters
 from kvgate.app.operator.queue import DelayQueue
 from kvgate.app.ring import Clock, Ground, Turn, turn
-from kvgate.core.resting import rest_seconds
+from kvgate.core.resting import rest_seconds, stands
 from kvgate.edge.errors import EdgeError, PoolGoneError, WriteConflictError
 
 REST_SECONDS = 0.2
-"""The least time between two turns of a pool, whatever asks for them: each status write comes back as an event."""
+"""The least time between two turns of a pool, whatever asks for them."""
 REST_AFTER_FAILURE_SECONDS = 1.0
 SOONEST_SECONDS, LATEST_SECONDS = 0.2, 6 * 3600.0
 """Bounds of what the ring may ask for: never at once for ever, and never not again."""
@@ -106,7 +106,11 @@ class Workers:
         return Next(min(max(self._rest_of(done), SOONEST_SECONDS), LATEST_SECONDS))
 
     def _rest_of(self, done: Turn) -> float:
-        """Of those that looked together, as after a start, each looks again at a time of its own."""
+        """A status that was written and would be judged the same brings no turn of its own. Of those that looked
+        together, as after a start, each looks again at a time of its own."""
+        wrote = done.decision.status != done.pool.status
+        if wrote and not stands(done.pool, done.world, done.decision, done.at):
+            return SOONEST_SECONDS
         share = self._office.pools() * SECONDS_PER_POOL * (1 - self._office.fraction() / 3)
         return rest_seconds(done.pool, done.world, done.decision, done.at, min(share, LATEST_SECONDS))
 

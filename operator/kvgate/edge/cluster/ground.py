@@ -84,6 +84,7 @@ class ClusterGround:
         self._unreadable = Unreadable(client, clock, instance)
         self._uids: dict[str, str] = {}
         """Which pool was last read under a key: another of the same name has a past of its own."""
+        self._written: dict[str, str] = {}
 
     def observe(self, key: str) -> tuple[ReadPool, World]:
         """Raises PoolGoneError when there is no such pool."""
@@ -116,6 +117,7 @@ class ClusterGround:
         for by_key in (self._verifier, self._prometheus, self._canaries):
             by_key.forget(key)
         uid = self._uids.pop(key, "")
+        self._written.pop(key, None)
         for by_uid in (self._events, self._listening, self._benchmarks, self._patches):
             by_uid.forget(uid)
         self._sweeps.forget(key, uid)
@@ -131,7 +133,11 @@ class ClusterGround:
         """Raises WriteConflictError when the pool was written since it was read, and when a sweep would begin while
         those of other pools fill the limit."""
         with self._sweeps.writing(pool, status):
-            writing.write_status(self._client, _read(pool), status)
+            self._written[pool.key] = writing.write_status(self._client, _read(pool), status)
+
+    def written(self, key: str) -> str:
+        """The version of the pool that the last write of its status by this process made; empty before the first."""
+        return self._written.get(key, "")
 
     def carry_out(self, pool: Pool, world: World, step: Step) -> None:
         """Raises MeasureError for a sweep that cannot be run or collected, and EdgeError for any other step."""

@@ -32,8 +32,8 @@ _STEM, _EVENT_STEM = 220, 40
 _REMEDY = "drop that line from their manifest, or set enforcement.onConflict: TakeOver"
 
 
-def write_status(client: Client, pool: ReadPool, status: PoolStatus) -> None:
-    """By PUT on the version that was read; what the server says it stored must be what was sent."""
+def write_status(client: Client, pool: ReadPool, status: PoolStatus) -> str:
+    """By PUT on the version that was read; what the server says it stored must be what was sent. The new version."""
     metadata = {"name": pool.name, "namespace": pool.namespace, "uid": pool.uid}
     sent = status.model_dump(mode="json", by_alias=True, exclude_none=True)
     body = {
@@ -46,6 +46,7 @@ def write_status(client: Client, pool: ReadPool, status: PoolStatus) -> None:
     if PoolStatus.model_validate(stored.get("status") or {}) != status:
         what = f"InferencePool {pool.key}: the API server keeps another status than was written"
         raise EdgeError(f"{what}; the CRD in the cluster is not this operator's: apply crds/")
+    return text(at(stored, "metadata", "resourceVersion"))
 
 
 def patch(client: Client, pool: ReadPool, step: Enable | Revert) -> bool:
