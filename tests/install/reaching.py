@@ -49,7 +49,8 @@ class Bystander:
 def operator_reaches(address: str, port: int) -> bool:
     """Asked from the network of the operator's own pod."""
     ask = (sys.executable, "-c", ASKS, address, str(port))
-    return subprocess.run(("nsenter", "-t", str(process_id()), "-n", *ask), check=False).returncode == 0
+    entered = ("nsenter", "-t", str(process_id()), "-n", *ask)
+    return subprocess.run(entered, capture_output=True, check=False).returncode == 0
 
 
 def bystander(name: str, namespace: str, image: str, labels: Mapping[str, str] = {}) -> Document:

@@ -17,7 +17,7 @@ from tests.cluster.images import PROBE_REFERENCE
 from tests.cluster.operator_image import REPOSITORY, TAG
 from tests.cluster.waiting import eventually
 from tests.e2e import documents
-from tests.e2e.podded import PODS
+from tests.e2e.podded import END_SECONDS, PodOperator
 from tests.install.gated import named, pool
 from tests.install.plane import ROOT, SYSTEM, namespace
 from tests.install.policed import DGD_CRD
@@ -106,8 +106,9 @@ def test_a_sweep_ends_with_a_number_under_the_policies(installed: Access) -> Non
 
 def test_strangers_reach_neither_the_operator_nor_probes_nor_workers(installed: Access, person: Person) -> None:
     stranger, scraper, prober = person("stranger"), person("scraper"), person("prober")
-    (pod,) = installed.get("pods", "-n", SYSTEM, "-l", PODS)["items"]
-    operator, worker = pod["status"]["podIP"], person("worker")
+    running = PodOperator(installed)
+    eventually(lambda: len(running.documents()) == 1, END_SECONDS)
+    operator, worker = running.leader().address, person("worker")
     eventually(lambda: not stranger.reaches(worker.address, SYSTEM_PORT), 30)
 
     asked = {
