@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from kvgate.api.pool import STORAGE_ATTESTATIONS
 from kvgate.api.words import ApprovalState, ConditionType, Outcome
 from kvgate.core.decide import decide
 from kvgate.core.target import Switch, TargetProblem
@@ -405,7 +406,8 @@ def test_storage_is_never_patched_and_a_person_may_accept_what_is_declared() -> 
     scene = Scene().gating(STORAGE, Switch.OFF).asking(criteria__kvStorage__reloadVersusRecompute=declared)
     scene = scene.asking(criteria__disaggregation=None).after()
     assert entry(scene.status, STORAGE).outcome is Outcome.INCONCLUSIVE
-    accepting = scene.but(approvals=(approval(scene, STORAGE, acceptInconclusive=["Declared"]),))
+    words = {"acceptInconclusive": ["Declared"], "attestations": STORAGE_ATTESTATIONS}
+    accepting = scene.but(approvals=(approval(scene, STORAGE, **words),))
     decision = accepting.decide()
     assert decision.patches == ()
     assert entry(decision.status, STORAGE).outcome is Outcome.PASS

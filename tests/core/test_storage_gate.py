@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,12 @@ from tests.core.worlds import STORAGE, Scene, approval, entry, told
 
 DECLARED = {"reloadVersusRecompute": {"storageThroughput": "100GB/s", "prefillTokensPerSecond": 20000}}
 WORDS = ["DataResidency", "RetentionAndEviction", "TenantPlacement"]
+ASKS: Mapping[str, Mapping[str, object]] = {
+    "says nothing": {},
+    "names the three": {"attestations": WORDS},
+    "needs no approval by itself": {"approval": "NotRequired"},
+}
+"""Of a pool; the numbers are declared in each, so that somebody must accept them anyway."""
 STORE = "Worker: LMCache's remote store (LMCACHE_REMOTE_URL)"
 
 
@@ -27,9 +34,9 @@ class Stored(Scene):
         return replace(found, target=replace(found.target, stores=(STORE,) if on else ()))
 
 
-def gated(switch: Switch = Switch.OFF, **spec: object) -> Stored:
-    """A pool that gates storage alone, with an approval that attests three things."""
-    criteria = {"routing": None, "disaggregation": None, "kvStorage": {**DECLARED, "attestations": WORDS}}
+def gated(switch: Switch = Switch.OFF, asks: Mapping[str, object] = {}, **spec: object) -> Stored:
+    """A pool that gates storage alone."""
+    criteria = {"routing": None, "disaggregation": None, "kvStorage": {**DECLARED, **asks}}
     return Stored().asking(criteria=criteria, **spec).but(toggles={STORAGE: Toggle(switch)})
 
 
@@ -37,9 +44,9 @@ def switched(scene: Stored, switch: Switch) -> Stored:
     return scene.but(toggles={STORAGE: Toggle(switch)})
 
 
-def permitted(**fields: object) -> Stored:
+def permitted(asks: Mapping[str, object] = {}, **fields: object) -> Stored:
     """The plan is proposed, and a person accepts that its numbers are declared and attests what is asked."""
-    proposed = gated().after()
+    proposed = gated(asks=asks).after()
     wire = {"attestations": WORDS, "acceptInconclusive": ["Declared"], **fields}
     return proposed.but(approvals=(approval(proposed, STORAGE, **wire),)).after()
 
@@ -61,12 +68,33 @@ def test_what_is_on_without_a_permission_is_told_by_the_line_that_turns_it_on() 
     assert on.decide().patches == ()
 
 
+@pytest.mark.parametrize("asks", ASKS.values(), ids=[f"of a pool that {words}" for words in ASKS])
 @pytest.mark.parametrize("missing", WORDS)
-def test_each_attestation_is_needed(missing: str) -> None:
-    lacking = permitted(attestations=[word for word in WORDS if word != missing])
+def test_each_attestation_is_needed(missing: str, asks: Mapping[str, object]) -> None:
+    lacking = permitted(asks, attestations=[word for word in WORDS if word != missing])
+    assert permitted(asks).decide().status.permitted == (STORAGE,)
     assert lacking.decide().status.permitted == ()
-    assert entry(lacking.decide().status, STORAGE).approval.state == "AttestationsMissing"
+    needed = asks.get("approval", "Required") == "Required"
+    assert entry(lacking.decide().status, STORAGE).approval.state == (
+        "AttestationsMissing" if needed else "NotRequired"
+    )
     assert enabled(switched(lacking, Switch.ON)) == ("Unknown", "EnabledOutsideGate")
+
+
+def test_only_a_pool_that_says_so_asks_for_other_words_or_for_none() -> None:
+    assert permitted({"attestations": []}, attestations=[]).decide().status.permitted == (STORAGE,)
+    assert permitted({"attestations": ["Encrypted"]}).decide().status.permitted == ()
+    assert permitted({"attestations": ["Encrypted"]}, attestations=["Encrypted"]).decide().status.permitted == (
+        STORAGE,
+    )
+
+
+def test_what_is_asked_for_is_part_of_the_plan() -> None:
+    def hashed(*words: str) -> str:
+        return entry(gated(asks={"attestations": words}).after().status, STORAGE).plan_hash
+
+    assert hashed(*WORDS) == entry(gated().after().status, STORAGE).plan_hash
+    assert len({hashed(*WORDS), hashed(*WORDS[:2]), hashed()}) == 3
 
 
 def test_what_is_switched_on_while_permitted_is_kept_on_record_and_stays_ours_though_the_approval_expires() -> None:

@@ -36,6 +36,8 @@ from kvgate.api.words import (
 )
 
 Attestations = Annotated[tuple[Word, ...], Field(max_length=32)]
+STORAGE_ATTESTATIONS = ("DataResidency", "RetentionAndEviction", "TenantPlacement")
+"""Where users' data may lie, for how long, and beside whose: asked for unless the pool names others, or none."""
 
 
 class Enforcement(Wire):
@@ -323,8 +325,8 @@ class KVStorageCriteria(Wire):
 
     approval: Approval = Approval.REQUIRED
     """Whether a GateApproval is needed."""
-    attestations: Attestations = ()
-    """What an approval must vouch for, in free words."""
+    attestations: Attestations = STORAGE_ATTESTATIONS
+    """What an approval must vouch for, in free words; an empty list asks for nothing."""
     reload_versus_recompute: ReloadVersusRecompute | None = None
 
 
