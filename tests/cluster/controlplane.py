@@ -15,7 +15,7 @@ import yaml
 from tests.cluster.access import Access, write_kubeconfig
 from tests.cluster.binaries import binary
 from tests.cluster.leftovers import Ledger
-from tests.cluster.processes import Process
+from tests.cluster.processes import Process, ending
 
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
@@ -71,7 +71,7 @@ def wait_until(ready: Callable[[], bool], *, watch: tuple[Process, Path], second
     deadline = time.monotonic() + seconds
     while not ready():
         if not process.runs():
-            raise RuntimeError(f"{log.stem} ended before it was ready; its log ends:\n{tail(log)}")
+            raise RuntimeError(f"{log.stem} ended{ending(process)} before it was ready; its log ends:\n{tail(log)}")
         if time.monotonic() > deadline:
             raise RuntimeError(f"{log.stem} was not ready after {seconds:.0f} s; its log ends:\n{tail(log)}")
         time.sleep(0.1)

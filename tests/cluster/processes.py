@@ -54,6 +54,16 @@ def start(argv: Sequence[str | Path], log: Path, environment: Mapping[str, str])
     return Process(child.pid, start_ticks(child.pid) or 0)
 
 
+def ending(process: Process) -> str:
+    """How a process of ours ended: " with status 1", " by signal 9"; empty where that cannot be told any more."""
+    try:
+        pid, status = os.waitpid(process.pid, os.WNOHANG)
+    except ChildProcessError:
+        return ""
+    code = os.waitstatus_to_exitcode(status)
+    return f" by signal {-code}" if code < 0 else f" with status {code}" if pid else ""
+
+
 def kill(processes: Iterable[Process]) -> None:
     """Kill what still runs and return when it is gone. Nothing here holds data that a gentler end would save."""
     named = list(processes)
