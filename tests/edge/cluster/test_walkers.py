@@ -211,6 +211,15 @@ def test_a_deadline_of_a_pod_that_is_gone_says_that_its_image_could_not_be_pulle
     assert "SECRET" not in trouble
 
 
+def test_at_its_deadline_a_pod_that_is_gone_before_its_job_has_failed_still_says_what_it_waited_for() -> None:
+    events = [scheduler("Scheduled", "Successfully assigned"), scheduler("Failed", 'Failed to pull image "SECRET"')]
+    found = only([job("n1")], [], events)
+    assert (found.state, found.trouble.partition(";")[0]) == (
+        WalkerState.PENDING,
+        "ImagePull: node n1 cannot pull the probe's image",
+    )
+
+
 def test_a_pod_that_waits_for_its_node_says_what_the_scheduler_says() -> None:
     waits = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": ABOUT_ALL}]
     assert AWAY in only([job("n1")], [pod("n1", "Pending", conditions=waits)], []).trouble

@@ -164,11 +164,12 @@ def _unschedulable(node: str, said: str) -> str:
     return f"Unschedulable: node {node} takes no probe pod: it is {what}; {remedy}"
 
 
-def of_a_podless(events: Sequence[Document]) -> str:
-    """Why a Job has no pod yet."""
+def of_a_podless(node: str, events: Sequence[Document]) -> str:
+    """Why a Job has no pod yet, or none any more: at its deadline a pod goes before its Job says that it has failed."""
     said = _said(events, "FailedCreate")
     told = next((meaning for words, meaning in _REFUSED if any(word in said for word in words)), "")
-    return told or ("PodNotCreated: the Job's pod is refused; kubectl describe job says by whom" if said else "")
+    refused = told or ("PodNotCreated: the Job's pod is refused; kubectl describe job says by whom" if said else "")
+    return refused or _never_started(node, events)
 
 
 def _said(events: Iterable[Document], reason: str) -> str:

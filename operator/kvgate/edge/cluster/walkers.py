@@ -193,7 +193,7 @@ def _state(job: Document, pod: Document, events: Sequence[Document]) -> tuple[Wa
     if phase == _RUNNING:
         return WalkerState.RUNNING, troubles.of_a_leaving(pod)
     if not pod:
-        return WalkerState.PENDING, troubles.of_a_podless(events)
+        return WalkerState.PENDING, troubles.of_a_podless(text(at(job, "metadata", "annotations", NODE)), events)
     return WalkerState.PENDING, troubles.of_a_leaving(pod) or troubles.of_a_pending(pod)
 
 
