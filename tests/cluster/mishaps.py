@@ -43,8 +43,8 @@ def kubelet_of(node: Node) -> int:
 
 def has_reported(access: Access, node: str, mark: int) -> bool:
     """Whether the node's kubelet has written its status or its Lease since this mark of the audit log."""
-    reports = ("nodes/status", "leases")
-    return any(call.name == node and call.resource in reports for call in access.audit_events(mark))
+    by_kubelets = (call for call in access.audit_events(mark) if call.user_agent.startswith("kubelet/"))
+    return any(call.name == node and call.resource in {"nodes/status", "leases"} for call in by_kubelets)
 
 
 def is_whole(access: Access, name: str) -> bool:
@@ -111,10 +111,8 @@ def without_image(node: Node) -> Iterator[None]:
 @contextmanager
 def unheard_kubelet(node: Node) -> Iterator[None]:
     """A firewall refuses what the API server asks of the node's kubelet, such as logs; the kubelet still reports."""
-    rules = (
-        f"table inet unheard {{ chain in {{ type filter hook input priority 0; tcp dport {KUBELET_PORT} reject; }} }}"
-    )
-    _inside(node, "nft", rules)
+    chain = f"chain in {{ type filter hook input priority 0; tcp dport {KUBELET_PORT} reject; }}"
+    _inside(node, "nft", f"table inet unheard {{\n{chain}\n}}")
     try:
         yield
     finally:
