@@ -183,7 +183,7 @@ def change_pools(made: Bench) -> list[float]:
         sent = time.monotonic()
         written: Any = pools.patch_namespaced_custom_object(GROUP, VERSION, NAMESPACE, "inferencepools", name, body)
         changed.append((name, written["metadata"]["generation"], sent))
-    eventually(lambda: None not in {answers.at(name, generation) for name, generation, _ in changed}, 60)
+    eventually(lambda: None not in {answers.at(name, generation) for name, generation, _ in changed}, SETTLED_SECONDS)
     answers.stop.set()
     follower.join(10)
     return [(answers.at(name, generation) or 0.0) - sent for name, generation, sent in changed]
