@@ -39,6 +39,10 @@ CASES = {
     "KVBM's disk": (env("DYN_KVBM_DISK_CACHE_GB", "200"), ON, "KVBM's disk tier (DYN_KVBM_DISK_CACHE_GB)"),
     "KVBM's disk of no size": (env("DYN_KVBM_DISK_CACHE_GB", "0"), OFF, ""),
     "KVBM's object store": (env("DYN_KVBM_OBJECT_BUCKET", "kv"), ON, "KVBM's object store (DYN_KVBM_OBJECT_BUCKET)"),
+    "KVBM's object store by its switch": (env("DYN_KVBM_USE_OBJECT_OFFLOAD"), ON, "(DYN_KVBM_USE_OBJECT_OFFLOAD)"),
+    "KVBM's remote storage": (
+        env("DYN_KVBM_REMOTE_STORAGE_TYPE", "disk"), ON, "KVBM's remote storage (DYN_KVBM_REMOTE_STORAGE_TYPE)"
+    ),
     "LMCache's remote store": (env("LMCACHE_REMOTE_URL", "redis://r:6379"), ON, "remote store (LMCACHE_REMOTE_URL)"),
     "LMCache's disk": (env("LMCACHE_LOCAL_DISK", "file:///mnt/kv"), ON, "LMCache's disk (LMCACHE_LOCAL_DISK)"),
     "LMCache in memory": (env("LMCACHE_LOCAL_CPU", "true"), OFF, ""),
@@ -48,6 +52,15 @@ CASES = {
     ),
     "LMCache's connector among several": (args("--kv-transfer-config", MULTI), ON, "LMCache (LMCacheConnectorV1)"),
     "LMCache by Dynamo's own flag": (args("--connector", "lmcache"), ON, "LMCache (--connector)"),
+    "LMCache as vLLM's backend": (args("--kv-offloading-backend", "lmcache"), ON, "LMCache (--kv-offloading-backend)"),
+    "vLLM's own backend, in memory": (args("--kv-offloading-backend", "native"), OFF, ""),
+    "LMCache by SGLang's flag": (args("--enable-lmcache"), ON, "LMCache (--enable-lmcache)"),
+    "FlexKV's connector": (
+        args("--kv-transfer-config", '{"kv_connector":"FlexKVConnectorV1"}'), ON, "FlexKV (FlexKVConnectorV1)"
+    ),
+    "a directory that is shared": (
+        args("--kv-transfer-config", '{"kv_connector":"SharedStorageConnector"}'), ON, "(SharedStorageConnector)"
+    ),
     "Mooncake's connector for a store": (
         args("--kv-transfer-config", '{"kv_connector":"MooncakeStoreConnector"}'), ON, "(MooncakeStoreConnector)"
     ),

@@ -84,6 +84,12 @@ def test_a_way_round_the_variable_is_seen(policed: Plane, change: Callable[[Docu
         pytest.param(
             gated.with_flag("--kv-transfer-config", '{"kv_connector":"MooncakeStoreConnector"}'), id="Mooncake's store"
         ),
+        pytest.param(
+            gated.with_flag("--kv-transfer-config", '{"kv_connector":"FlexKVConnectorV1"}'), id="FlexKV's connector"
+        ),
+        pytest.param(gated.with_flag("--enable-lmcache"), id="SGLang's LMCache"),
+        pytest.param(gated.with_env(name="DYN_KVBM_USE_OBJECT_OFFLOAD", value="1"), id="KVBM's object store"),
+        pytest.param(gated.with_env(name="DYN_KVBM_REMOTE_STORAGE_TYPE", value="disk"), id="KVBM's remote storage"),
     ],
 )
 def test_external_storage_is_a_capability_of_its_own(policed: Plane, change: Callable[[Document], Document]) -> None:

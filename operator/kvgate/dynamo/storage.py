@@ -13,7 +13,8 @@ from kvgate.dynamo.words import SwitchState
 
 _VARIABLES = (
     (re.compile(r"DYN_KVBM_DISK_.+"), "KVBM's disk tier"),
-    (re.compile(r"DYN_KVBM_OBJECT_.+"), "KVBM's object store"),
+    (re.compile(r"DYN_KVBM_(?:USE_)?OBJECT_.+"), "KVBM's object store"),
+    (re.compile(r"DYN_KVBM_REMOTE_.+"), "KVBM's remote storage"),
     (re.compile(r"LMCACHE_REMOTE_URL"), "LMCache's remote store"),
     (re.compile(r"LMCACHE_LOCAL_DISK"), "LMCache's disk"),
     (re.compile(r"MOONCAKE_.+"), "Mooncake's store"),
@@ -22,8 +23,11 @@ _VARIABLES = (
 _ARGUMENTS = (
     (re.compile(r"\bLMCache(?:MP)?Connector(?:V1)?\b"), "LMCache"),
     (re.compile(r"\bMooncakeStoreConnector(?:V1)?\b"), "Mooncake's store"),
+    (re.compile(r"\bFlexKVConnector(?:V1)?\b"), "FlexKV"),
+    (re.compile(r"\b(?:SharedStorageConnector|ExampleConnector)\b"), "vLLM's shared directory"),
     (re.compile(r"--hicache-storage-backend\b"), "SGLang's HiCache storage"),
-    (re.compile(r"--(?:kv-)?connector[=\s]+lmcache\b"), "LMCache"),
+    (re.compile(r"--(?:(?:kv-)?connector|kv-offloading-backend)[=\s]+lmcache\b"), "LMCache"),
+    (re.compile(r"--enable-lmcache\b"), "LMCache"),
 )
 _OFF = frozenset({"", "0", "false", "none"})
 
