@@ -9,8 +9,8 @@ import pytest
 
 from tests.cluster import operator_image
 from tests.cluster.bills import bill
-from tests.cluster.images import Image, debian_layer, layer, pack
-from tests.cluster.make_images import digest_of
+from tests.cluster.images import PROBE, Image, debian_layer, layer, pack, probe_layers
+from tests.cluster.make_images import _made, digest_of
 from tests.cluster.operator_image import PACKAGES, dependencies_layer
 
 DEBIAN = layer(
@@ -61,3 +61,17 @@ def test_two_builds_of_the_operator_from_its_sources_are_the_same_to_the_byte(tm
         package["name"] for package in json.loads(bill("kvgate-operator:1", [*shared, one.read_bytes()]))["packages"]
     }
     assert {"kvgate", "kopf", "python3", "ca-certificates"} <= named
+
+
+@pytest.mark.cluster
+def test_two_builds_of_the_probe_have_one_digest_and_one_bill(tmp_path: Path) -> None:
+    """All that `make images` does for it but what Debian gives, which comes from a cache."""
+    places = [tmp_path / name for name in ("one", "two")]
+    for place in places:
+        place.mkdir()
+    one, two = (_made(place, "kvgate-probe", PROBE, probe_layers()) for place in places)
+
+    assert one.digest == two.digest
+    assert one.archive.read_bytes() == two.archive.read_bytes()
+    bills = [(made.archive.parent / "kvgate-probe.spdx.json").read_bytes() for made in (one, two)]
+    assert bills[0] == bills[1]
