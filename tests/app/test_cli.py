@@ -252,3 +252,12 @@ def test_ctrl_c_is_130_and_one_line(tmp_path: Path) -> None:
         _, said = process.communicate(timeout=30)
         os.close(writer)
     assert (process.returncode, said.strip()) == (130, "kvgate: error: stopped")
+
+
+@pytest.mark.parametrize("flags", [(), ("--context", "prod")], ids=["no flag", "a context of it"])
+def test_a_kubeconfig_that_the_environment_names_and_nobody_wrote_is_said_to_be_missing(
+    flags: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "gone"))
+    assert kvgate("status", *flags) == 2
+    assert f"{tmp_path / 'gone'}: there is no such file" in one_line(capsys)

@@ -162,3 +162,24 @@ def test_evidence_of_another_pool_does_not_count(tmp_path: Path) -> None:
     [report] = evaluate_files(pool, evidence, target, datetime.now(UTC))
     assert not report.passed
     assert report.status.capabilities[0].outcome in {"Unknown", "Error"}
+
+
+@pytest.mark.parametrize(
+    ("content", "held"),
+    [
+        pytest.param("", "it is empty", id="an empty file"),
+        pytest.param("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", "it holds ConfigMap", id="another kind"),
+        pytest.param("apiVersion: v1\nkind: List\nitems: []\n", "it is empty", id="a list of nothing"),
+    ],
+)
+def test_evidence_that_holds_none_is_refused_by_name(
+    content: str, held: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pool, evidence, _ = exported(yard(tmp_path / "yard", FAST), tmp_path / "out", target_given=False)
+    other = tmp_path / "other.yaml"
+    other.write_text(content)
+    arguments = ("--pool", str(pool), "--evidence", str(evidence[0]), "--evidence", str(other))
+    assert kvgate("evaluate", *arguments) == 2
+    said = one_line(capsys)
+    assert f"{other}: holds no FabricReport and no BenchmarkReport" in said
+    assert held in said

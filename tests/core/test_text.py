@@ -17,6 +17,7 @@ from kvgate.core import text
         pytest.param(999, "999 B/s (0 Mbit/s)", id="below a kilobyte"),
         pytest.param(119.25e6, "119.2 MB/s (954 Mbit/s)", id="a 1 Gbit/s link in megabytes and megabits"),
         pytest.param(125e6, "125.0 MB/s (1.00 Gbit/s)", id="from 1 Gbit/s on the wire's rate is in gigabits"),
+        pytest.param(1.25e14, "125.0 TB/s (1000.00 Tbit/s)", id="terabytes, and terabits on the wire"),
         pytest.param(12.5e9, "12.5 GB/s (100.00 Gbit/s)", id="decimal gigabytes, never gibibytes"),
     ],
 )
@@ -30,6 +31,7 @@ def test_a_rate_is_in_bytes_and_in_bits(bytes_per_second: float, written: str) -
         pytest.param(368_836_608, "351.75 MiB", id="the golden transfer"),
         pytest.param(1023, "1023 B", id="below a kibibyte"),
         pytest.param(2**30, "1.00 GiB", id="one gibibyte"),
+        pytest.param(3 * 2**50, "3.00 PiB", id="what a million long prompts take"),
     ],
 )
 def test_a_size_is_in_binary_units(count: float, written: str) -> None:
@@ -43,6 +45,9 @@ def test_a_size_is_in_binary_units(count: float, written: str) -> None:
         pytest.param(3.382, "3.38 s", id="seconds with two digits"),
         pytest.param(120, "2 min", id="from two minutes in minutes"),
         pytest.param(7200, "2 h", id="from two hours in hours"),
+        pytest.param(172_800, "2 days", id="from two days in days"),
+        pytest.param(63_072_000, "2 years", id="from two years in years"),
+        pytest.param(1e20, "over a million years", id="longer than anybody waits"),
         pytest.param(math.inf, "an unbounded time", id="without end"),
     ],
 )
@@ -86,3 +91,8 @@ def test_a_share_is_a_percentage(fraction: float, written: str) -> None:
 )
 def test_a_list_names_a_few_and_counts_the_rest(names: tuple[str, ...], written: str) -> None:
     assert text.listed(names) == written
+
+
+@pytest.mark.parametrize(("number", "said"), [(0, "0 paths"), (1, "1 path"), (2, "2 paths")])
+def test_one_is_no_plural(number: int, said: str) -> None:
+    assert text.counted(number, "path") == said

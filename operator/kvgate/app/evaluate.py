@@ -7,19 +7,20 @@ from datetime import datetime
 from pathlib import Path
 
 from kvgate.api.words import Capability, Outcome
-from kvgate.app.output import Report, approval_template
+from kvgate.app.output import Report, approval_template, printable
 from kvgate.app.pipelines import Check, Level
 from kvgate.core.decide import decide
 from kvgate.core.explain import explain
 from kvgate.core.findings import NOTHING_JUDGED, Finding
 from kvgate.core.world import Pool
 from kvgate.edge.errors import EdgeError
-from kvgate.edge.files import objects_of, read_sources
-from kvgate.edge.objects import Objects
+from kvgate.edge.files import Read, objects_of, read_sources
+from kvgate.edge.objects import Objects, opened
 from kvgate.edge.observe import pool_of, world_of
 from kvgate.edge.targets import preview
 from kvgate.edge.yamlplaces import Named, Places
 
+_EVIDENCE = frozenset({"FabricReport", "BenchmarkReport"})
 _BLOCKS = {
     Capability.ROUTING: "routing",
     Capability.DISAGGREGATION: "disaggregation",
@@ -29,13 +30,24 @@ _BLOCKS = {
 
 def evaluate_files(pool: Path, evidence: Iterable[Path], target: Path | None, now: datetime) -> tuple[Report, ...]:
     """A report per pool. Raises EdgeError when a file, or a document of ours in one, cannot be read."""
-    files = [pool, *evidence, *((target,) if target else ())]
-    objects = objects_of(read_sources(files))
+    evidence = tuple(evidence)
+    read = read_sources([pool, *evidence, *((target,) if target else ())])
+    objects = objects_of(read)
     if not objects.pools:
         raise EdgeError(f"{pool}: holds no InferencePool of kvgate.dev/v1alpha1")
     if target and not objects.targets:
         raise EdgeError(f"{target}: holds no DynamoGraphDeployment of nvidia.com")
+    _refuse_empty(evidence, read)
     return tuple(_report(pool_of(stored), objects, now, target_needed=target is not None) for stored in objects.pools)
+
+
+def _refuse_empty(evidence: Iterable[Path], read: Read) -> None:
+    """A file that was meant as evidence and holds none is a slip, which no verdict should hide."""
+    for path in evidence:
+        kinds = {str(one.body.get("kind")) for source in read.sources if source.path == path for one in opened(source)}
+        if not kinds & _EVIDENCE:
+            held = f"it holds {', '.join(sorted(map(printable, kinds)))}" if kinds else "it is empty"
+            raise EdgeError(f"{path}: holds no FabricReport and no BenchmarkReport of kvgate.dev/v1alpha1: {held}")
 
 
 def _report(pool: Pool, objects: Objects, now: datetime, *, target_needed: bool) -> Report:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 
-_DECIMAL = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
-_BINARY = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+_DECIMAL = ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+_BINARY = ((2**50, "PiB"), (2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
 def rate(bytes_per_second: float) -> str:
     """`119.3 MB/s (954 Mbit/s)`."""
     bits = bytes_per_second * 8
-    wire = f"{bits / 1e9:.2f} Gbit/s" if bits >= 1e9 else f"{bits / 1e6:.0f} Mbit/s"
-    return f"{_scaled(bytes_per_second, _DECIMAL)}/s ({wire})"
+    return f"{_scaled(bytes_per_second, _DECIMAL)}/s ({_wire(bits)})"
+
+
+def _wire(bits: float) -> str:
+    if bits >= 1e12:
+        return f"{bits / 1e12:.2f} Tbit/s"
+    return f"{bits / 1e9:.2f} Gbit/s" if bits >= 1e9 else f"{bits / 1e6:.0f} Mbit/s"
 
 
 def size(count: float) -> str:
@@ -29,7 +34,7 @@ def _scaled(value: float, units: tuple[tuple[float, str], ...], digits: int = 1)
 
 
 def span(seconds: float) -> str:
-    """`176 ms`, `3.38 s`, `26 h`."""
+    """`176 ms`, `3.38 s`, `26 h`, `12 days`, `3 years`."""
     if math.isinf(seconds):
         return "an unbounded time"
     if seconds < 1:
@@ -38,7 +43,10 @@ def span(seconds: float) -> str:
         return f"{seconds:.2f} s"
     if seconds < 7200:
         return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.0f} h"
+    if seconds < 172_800:
+        return f"{seconds / 3600:.0f} h"
+    days = seconds / 86_400
+    return f"{days:.0f} days" if days < 730 else f"{days / 365:.0f} years" if days < 365e6 else "over a million years"
 
 
 def brief(seconds: float) -> str:
@@ -67,3 +75,8 @@ def listed(names: tuple[str, ...], most: int = 3) -> str:
     """The first few, and how many more."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 path`, `2 paths`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

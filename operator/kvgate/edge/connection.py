@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,7 +46,7 @@ class Login:
 
 def login(kubeconfig: str = "", context: str = "") -> Login:
     """As kubectl reads it: the named file, else those of $KUBECONFIG, else ~/.kube/config. Raises EdgeError."""
-    configuration, where = client.Configuration(), kubeconfig or "the kubeconfig"
+    configuration, where = client.Configuration(), kubeconfig or _meant()
     try:
         config.load_kube_config(  # type: ignore[no-untyped-call]
             config_file=kubeconfig or None,
@@ -58,13 +59,18 @@ def login(kubeconfig: str = "", context: str = "") -> Login:
         namespace = str(chosen["context"].get("namespace") or "default")
     except (config.ConfigException, OSError) as error:
         named = " of that name" if context else ""
-        missing = kubeconfig and not Path(kubeconfig).expanduser().exists()
+        missing = not any(Path(path).expanduser().exists() for path in where.split(os.pathsep))
         what = f"{where}: " + ("there is no such file" if missing else f"holds no context{named} that can be used")
         raise EdgeError(f"{what}; give --kubeconfig and --context, or set KUBECONFIG") from error
     except _MISSHAPEN as error:
         raise _unreadable(where, error) from error
     configuration.retries = False
     return Login(configuration, namespace)
+
+
+def _meant() -> str:
+    """What is read where no file is named; $KUBECONFIG may name several."""
+    return os.environ.get("KUBECONFIG") or "~/.kube/config"
 
 
 def _unreadable(where: str, error: Exception) -> EdgeError:

@@ -82,7 +82,16 @@ def test_a_spec_that_was_never_judged_has_no_older_one() -> None:
     with paper() as (console, written):
         print_pools([UNJUDGED.but(generation=1).pool], UNJUDGED.now, console, everywhere=False)
     assert "NotJudged" in written.getvalue()
+    assert "admin" in written.getvalue()
     assert "older" not in written.getvalue()
+
+
+def test_a_pool_that_nobody_judges_says_who_looks_where() -> None:
+    with paper() as (console, written):
+        print_pool(UNJUDGED.pool, UNJUDGED.now, console, "kvgate")
+    said = " ".join(written.getvalue().split())
+    assert "no operator has judged this pool yet, admin acts" in said
+    assert "kubectl get pods -A -l app.kubernetes.io/name=kvgate" in said
 
 
 def test_what_waits_for_a_person_comes_before_what_waits_for_time() -> None:
@@ -164,8 +173,17 @@ def test_a_readiness_list_ticks_what_the_status_shows_and_no_more() -> None:
 def test_what_was_never_judged_is_ready_for_nothing() -> None:
     said = facts(UNJUDGED)
     assert "[x]" not in said
-    assert "kvgate has not judged this generation yet" in said
+    assert "No operator has judged this pool yet: nothing below rests on evidence (admin acts)." in said
+    assert "older spec" not in said
     assert "The fabric: no sweep has ended." in said
+
+
+def test_a_pool_that_nobody_judges_ticks_nothing_for_what_its_spec_asks() -> None:
+    asked = UNJUDGED.asking(
+        changeWindows=[{"schedule": "0 2 * * 6", "duration": "1h"}],
+        monitor={"prometheusRef": {"name": "prometheus"}},
+    )
+    assert "[x]" not in facts(asked)
 
 
 def test_the_last_transition_is_told_with_what_it_rested_on() -> None:

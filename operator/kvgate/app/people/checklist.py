@@ -11,8 +11,8 @@ from kvgate.api.status import CapabilityStatus
 from kvgate.api.words import ApprovalState, Capability, ConditionStatus, ConditionType, EndpointTool, KVEvents, Outcome
 from kvgate.app.output import printable
 from kvgate.app.people import reasons
-from kvgate.app.people.reasons import NOBODY
-from kvgate.app.people.states import condition, current, enabled
+from kvgate.app.people.reasons import NOBODY, NOT_JUDGED
+from kvgate.app.people.states import condition, current, enabled, judged
 from kvgate.core import text
 from kvgate.core.asked import asked
 from kvgate.core.memory import LONGEST_HISTORY, Action, of
@@ -56,7 +56,11 @@ def _head(facts: Facts) -> Iterable[str]:
     yield ""
     what = f"Mode {pool.spec.mode}, deployment `{pool.spec.target_ref.name}`, model `{_safe(pool.spec.model.name)}`"
     yield f"{what}, generation {pool.generation}, as of {text.moment(facts.now)}."
-    if not current(pool):
+    if not judged(pool):
+        yield ""
+        yield f"**{NOT_JUDGED.means.capitalize()}: nothing below rests on evidence ({NOT_JUDGED.who} acts).**"
+        yield f"**{NOT_JUDGED.next}**"
+    elif not current(pool):
         yield ""
         yield "**kvgate has not judged this generation yet: what follows is of an older spec.**"
 
@@ -73,12 +77,15 @@ def _boxes(facts: Facts) -> Iterable[str]:
         if entry.enabled:
             yield _box(f"{entry.name}: verified on the running deployment", done=_verified(pool, entry))
     if not pool.status.capabilities:
-        yield _box("a capability is gated", done=False)
+        words = "a capability is gated" if judged(pool) else "every gated capability has been judged"
+        yield _box(words, done=False)
     fabric = pool.status.fabric
     fresh = fabric is not None and fabric.expires_at is not None and facts.now < fabric.expires_at
     yield _box("the fabric's evidence is fresh", done=fresh)
-    yield _box("errors are watched (monitor.prometheusRef)", done=pool.spec.monitor.prometheus_ref is not None)
-    yield _box("changes wait for a change window", done=bool(pool.spec.change_windows))
+    yield _box(
+        "errors are watched (monitor.prometheusRef)", done=judged(pool) and pool.spec.monitor.prometheus_ref is not None
+    )
+    yield _box("changes wait for a change window", done=judged(pool) and bool(pool.spec.change_windows))
 
 
 def _verified(pool: Pool, entry: CapabilityStatus) -> bool:

@@ -27,6 +27,15 @@ class Reason:
     """The section of the runbook, where one is named after it."""
 
 
+NOT_JUDGED = Reason(
+    "NotJudged",
+    means="no operator has judged this pool yet",
+    who="admin",
+    next="See that kvgate runs, and watches this namespace: kubectl get pods -A -l app.kubernetes.io/name=kvgate",
+)
+"""What is said of a pool that has no condition, which no page can list."""
+
+
 def of_condition(condition: Condition) -> Reason:
     """What the reason of this condition means there; a word that no page knows means nothing and is nobody's."""
     own = [row for row in _rows() if row[0] == "reason" and condition.type in row[1]]

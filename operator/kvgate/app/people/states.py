@@ -9,7 +9,7 @@ from kvgate.api.status import CapabilityStatus, PoolStatus
 from kvgate.api.wire import Condition
 from kvgate.api.words import Capability, ConditionStatus, ConditionType, Outcome
 from kvgate.app.people import reasons
-from kvgate.app.people.reasons import NOBODY, Reason
+from kvgate.app.people.reasons import NOBODY, NOT_JUDGED
 from kvgate.core.world import Pool
 
 NOT_GATED = "-"
@@ -47,6 +47,11 @@ def current(pool: Pool) -> bool:
     return pool.status.observed_generation == pool.generation
 
 
+def judged(pool: Pool) -> bool:
+    """Whether any operator has ever written this pool's status."""
+    return pool.status.observed_generation > 0
+
+
 def passed(pool: Pool) -> bool:
     """Whether every gated capability passes; nothing gated, or nothing judged yet, is no pass."""
     outcomes = [entry.outcome for entry in pool.status.capabilities]
@@ -67,7 +72,7 @@ def _state(status: PoolStatus, entry: CapabilityStatus) -> State:
     deciding = _deciding(status, entry)
     told = condition(status, deciding)
     switched = condition(status, enabled(entry.name))
-    reason = reasons.of_condition(told) if told else Reason("NotJudged")
+    reason = reasons.of_condition(told) if told else NOT_JUDGED
     return State(
         capability=entry.name,
         word="on" if entry.enabled else "held" if entry.held_by else "off",

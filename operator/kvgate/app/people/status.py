@@ -11,7 +11,7 @@ from rich.text import Text
 from kvgate.api.status import CapabilityStatus, FabricStatus, LayerStatus
 from kvgate.api.words import ApprovalState, Capability, ConditionType, Outcome
 from kvgate.app.output import printable, section
-from kvgate.app.people.reasons import NOBODY, of_condition
+from kvgate.app.people.reasons import NOBODY, NOT_JUDGED, of_condition
 from kvgate.app.people.states import NOT_GATED, State, age, condition, current, states, urgent
 from kvgate.core import text
 from kvgate.core.world import Pool
@@ -33,7 +33,7 @@ def _line(pool: Pool, now: datetime) -> tuple[str, ...]:
     found, ready = states(pool), condition(pool.status, ConditionType.READY)
     by_name = {state.capability: state.word for state in found}
     first = urgent(found)
-    why, who = (ready.reason, of_condition(ready).who) if ready else ("NotJudged", NOBODY)
+    why, who = (ready.reason, of_condition(ready).who) if ready else (NOT_JUDGED.word, NOT_JUDGED.who)
     if first is not None and (ready is None or who == NOBODY or first.who != NOBODY):
         why, who = first.why, first.who
     return (
@@ -79,7 +79,7 @@ def _notes(pool: Pool) -> Iterable[str]:
 def _ready(pool: Pool, now: datetime) -> str:
     ready = condition(pool.status, ConditionType.READY)
     if ready is None:
-        return "Ready is not known: kvgate has not judged this pool yet; see that its operator runs"
+        return f"Ready is not known: {NOT_JUDGED.means}, {NOT_JUDGED.who} acts"
     who = of_condition(ready).who
     acts = "" if who == NOBODY else f", {who} acts"
     return f"Ready {ready.status}: {ready.reason} for {age(ready.last_transition_time, now)}{acts}"
@@ -119,6 +119,8 @@ def _last(pool: Pool, now: datetime) -> Iterable[str]:
 
 def _next(pool: Pool, command: str) -> Iterable[str]:
     """What the reader may type, and what the pages say to do."""
+    if condition(pool.status, ConditionType.READY) is None:
+        yield f"{NOT_JUDGED.who}: {NOT_JUDGED.next}"
     for entry, state in zip(pool.status.capabilities, states(pool), strict=True):
         where = f"-n {pool.namespace} {pool.name}"
         if _approvable(entry):
