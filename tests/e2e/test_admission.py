@@ -11,7 +11,7 @@ from tests.cluster.waiting import eventually
 from tests.e2e import documents
 from tests.e2e.documents import MODE, NAMESPACE, Document
 from tests.e2e.running import ROOT
-from tests.e2e.stage import SPLIT, Scene, Stage, is_split, waits_for_approval
+from tests.e2e.stage import AS_BEFORE, POOL, SPLIT, Scene, Stage, is_split, waits_for_approval
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 POLICIES = ROOT / "manifests" / "admission"
@@ -48,10 +48,10 @@ def by_hand(scene: Scene) -> str:
     return scene.access.kubectl("replace", "--dry-run=server", "-f", "-", input=text).stderr
 
 
-def test_who_does_not_wait_is_denied_and_the_gates_own_patch_passes(policed: Stage, scene: Scene) -> None:
+def test_who_does_not_wait_is_denied_and_the_gates_own_patches_pass_both_ways(policed: Stage, scene: Scene) -> None:
     if policed.cluster is not None:
         policed.shape("2500mbit")
-    scene.gate("2s")
+    scene.gate("2s", rollback={"onDelete": {"disaggregation": "Revert"}})
     seen = scene.wait_for("a plan to approve", waits_for_approval)
     eventually(lambda: "does not permit Disaggregation" in by_hand(scene), 20)
     approval = yaml.safe_dump(documents.approval(scene.name, seen.uid, seen.status, ("ReducedCapacity",)))
@@ -66,3 +66,5 @@ def test_who_does_not_wait_is_denied_and_the_gates_own_patch_passes(policed: Sta
     early = [call for call in policed.calls_since(policed.begun) if call.status_code == 403]
     assert {(call.verb, call.resource) for call in early} <= {("patch", "dynamographdeployments")}, "a moment too early"
     policed.begun = policed.mark()
+    scene.access.kubectl("delete", POOL, scene.name, "-n", NAMESPACE, "--timeout=40s", check=True)
+    assert scene.modes() == AS_BEFORE
