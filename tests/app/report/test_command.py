@@ -128,3 +128,14 @@ def test_a_file_that_is_replaced_keeps_its_mode_and_nothing_stays_beside_it(file
     assert out.read_text().startswith("namespace,pool,run")
     assert stat.S_IMODE(out.stat().st_mode) == 0o640
     assert set(tmp_path.iterdir()) == {file, out}
+
+
+def test_a_pool_that_the_reports_do_not_name_is_left_out_and_named(tmp_path: Path) -> None:
+    other = saved.pool()
+    other["metadata"] |= {"name": "llama", "uid": "2b9a4f0a-0f3e-5b6e-8a54-3f0f6a1c2d77"}
+    both = saved.save(tmp_path, [other, *documents()])
+    out = tmp_path / "report.html"
+    assert kvgate("report", both, "-o", out) == 0
+    page = out.read_text()
+    assert "serving/qwen3" in page
+    assert "InferencePool serving/llama: its FabricReports are not in the files" in page

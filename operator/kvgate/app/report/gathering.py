@@ -9,6 +9,7 @@ from pathlib import Path
 from kvgate.app.people.cluster import Cluster
 from kvgate.app.report.subject import Subject, of_evidence, of_pool
 from kvgate.core.decide import decide
+from kvgate.core.world import Pool
 from kvgate.edge.errors import EdgeError
 from kvgate.edge.files import objects_of, read_saved
 from kvgate.edge.objects import Objects
@@ -37,15 +38,21 @@ def _is_file(word: str) -> bool:
 
 def _of_files(files: list[Path], now: datetime) -> tuple[Subject, ...]:
     objects = objects_of(read_saved(files))
-    if objects.pools:
-        return tuple(_of_saved(objects, number, now) for number in range(len(objects.pools)))
-    return _without_pool(objects, files)
+    if not objects.pools:
+        return _without_pool(objects, files)
+    pools = [pool_of(stored) for stored in objects.pools]
+    reported = {(one.metadata.namespace, one.spec.pool_ref.name) for one in objects.reports}
+    meant = [pool for pool in pools if (pool.namespace, pool.name) in reported] or pools
+    left = tuple(
+        f"InferencePool {pool.key}: its FabricReports are not in the files" for pool in pools if pool not in meant
+    )
+    return tuple(_of_saved(pool, objects, now, left) for pool in meant)
 
 
-def _of_saved(objects: Objects, number: int, now: datetime) -> Subject:
-    pool = pool_of(objects.pools[number])
+def _of_saved(pool: Pool, objects: Objects, now: datetime, left: tuple[str, ...]) -> Subject:
     world = world_of(pool, objects, target_needed=False, nodes_needed=False)
-    subject = of_pool(pool, world, decide(pool, world, now).status, now, _spoilt(world.evidence_problem))
+    notes = (*left, *_spoilt(world.evidence_problem))
+    subject = of_pool(pool, world, decide(pool, world, now).status, now, notes)
     if subject is None:
         why = world.evidence_problem or "its FabricReports are not in the files"
         raise EdgeError(f"InferencePool {pool.key}: there is no evidence ({why})")
