@@ -310,12 +310,20 @@ def test_a_revert_that_may_have_been_written_stays_in_flight_until_it_is_seen() 
     assert [step.operation_id for step in decision.patches] == [operation(stuck).id]
 
 
-def test_a_baseline_that_holds_the_switched_on_value_is_never_written_back() -> None:
-    """However it came there: it would change nothing, again and again."""
+@pytest.mark.parametrize(
+    "forged",
+    [
+        pytest.param("", id="the switched-on value: it would change nothing, again and again"),
+        pytest.param("encode", id="a value that is neither on nor off"),
+        pytest.param("agg; exec evil", id="a value that no deployment could have held"),
+    ],
+)
+def test_a_baseline_that_does_not_switch_off_is_never_written_back(forged: str) -> None:
+    """However it came into the status, as by the hand of whoever may write it."""
     scene = opened()
     assert scene.status.target is not None
     odd = tuple(
-        BaselineEntry(component=step.component, env=step.env, present=True, value=step.to)
+        BaselineEntry(component=step.component, env=step.env, present=True, value=forged or step.to)
         for step in toggle(SPLIT, Switch.ON).steps
     )
     target = scene.status.target.model_copy(update={"baseline": odd})

@@ -55,6 +55,7 @@ def toggle(capability: Capability, switch: Switch, **fields: object) -> Toggle:
         projection='{"image":"vllm:1"}',
         baseline=off if switch is Switch.ON else found,
         off_values=off,
+        off_words=frozenset(value for _, _, _, value in entries),
     )
     return replace(plain, **fields)  # type: ignore[arg-type]
 

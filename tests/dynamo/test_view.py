@@ -10,7 +10,7 @@ from kvgate.api.words import Capability, Outcome
 from kvgate.core.target import FabricClass, Switch, TargetProblem, TargetView
 from kvgate.dynamo.shape import read_target
 from kvgate.dynamo.view import block_tokens, kv_dtype, placement, view
-from kvgate.dynamo.words import Role
+from kvgate.dynamo.words import Role, RouterMode
 from tests.dynamo.support import Node, drop_env, part, pod, sample, set_env, target_of, words
 
 MODE = "DYN_VLLM_DISAGGREGATION_MODE"
@@ -64,6 +64,23 @@ def test_the_baseline_is_what_stands_there_and_the_off_values_what_would() -> No
     toggle = seen().toggles[Capability.DISAGGREGATION]
     assert {(entry.env, entry.value, entry.present) for entry in toggle.baseline} == {(MODE, "agg", True)}
     assert {entry.value for entry in toggle.off_values} == {"agg"}
+
+
+def stands(capability: Capability, value: str) -> Switch:
+    """How the sample stands with this value at every entry of the capability."""
+
+    def write(document: Node) -> None:
+        for step in seen().toggles[capability].steps:
+            set_env(document, step.component, step.env, value)
+
+    return seen(write).toggles[capability].switch
+
+
+@pytest.mark.parametrize("capability", [Capability.ROUTING, Capability.DISAGGREGATION])
+def test_exactly_the_off_words_switch_off(capability: Capability) -> None:
+    """An encoder is not split either, but no component that kvgate switches was one before."""
+    every = {*RouterMode, *Role, "pd", "", "Round-Robin", "agg; exec evil"} - {Role.ENCODE}
+    assert {word for word in every if stands(capability, word) is Switch.OFF} == seen().toggles[capability].off_words
 
 
 @pytest.mark.parametrize(

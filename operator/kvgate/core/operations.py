@@ -196,7 +196,7 @@ def _started(case: Case, judged: Judged, ledger: Ledger, step: Move) -> Ledger:
     if operation is None or operation.step != step or operation.plan_hash != judged.plan_hash:
         operation = _operation(case, judged, step, ledger.refused_since or case.now)
     off = judged.toggle is not None and judged.toggle.switch is Switch.OFF
-    kept = () if step is Move.ENABLE and off else _without_on_values(judged)
+    kept = () if step is Move.ENABLE and off else _restorable(judged)
     held = kept or _first_baseline(judged, step)
     baseline = (
         ledger.baseline if kept and kept == judged.baseline else _without_baseline(judged, ledger).baseline + held
@@ -205,15 +205,17 @@ def _started(case: Case, judged: Judged, ledger: Ledger, step: Move) -> Ledger:
     return replace(ledger, operation=operation, baseline=baseline, steps=steps)
 
 
-def _without_on_values(judged: Judged) -> tuple[BaselineEntry, ...]:
-    """The baseline, with the off value for an entry that holds the switched-on one: written back, it would change
-    nothing, again and again."""
+def _restorable(judged: Judged) -> tuple[BaselineEntry, ...]:
+    """The baseline, with the off value for an entry whose value does not switch off: the switched-on one would be
+    written again and again, and what a status holds that no deployment did is somebody's forgery."""
     if judged.toggle is None:
         return judged.baseline
-    on = {(step.component, step.env): step.to for step in judged.toggle.steps}
+    words = judged.toggle.off_words
     off = {(entry.component, entry.env): entry for entry in judged.toggle.off_values}
-    names = (((entry.component, entry.env), entry) for entry in judged.baseline)
-    return tuple(off.get(name, entry) if entry.value == on.get(name) else entry for name, entry in names)
+    return tuple(
+        entry if not entry.present or entry.value in words else off.get((entry.component, entry.env), entry)
+        for entry in judged.baseline
+    )
 
 
 def _first_baseline(judged: Judged, step: Move) -> tuple[BaselineEntry, ...]:

@@ -68,7 +68,8 @@ class Toggle:
 
     `refusal` says why kvgate cannot switch it at all; `findings` are what a person may have to accept. `projection` is
     the part of the deployment that an approval binds, as canonical JSON. `conflict` names another manager of a gated
-    field. `baseline` is how the gated fields stand now, `off_values` what they hold when the capability is off.
+    field. `baseline` is how the gated fields stand now, `off_values` what they hold when the capability is off, and
+    `off_words` every value by which one of them can be off.
     """
 
     switch: Switch
@@ -79,6 +80,7 @@ class Toggle:
     conflict: str = ""
     baseline: tuple[BaselineEntry, ...] = ()
     off_values: tuple[BaselineEntry, ...] = ()
+    off_words: frozenset[str] = frozenset()
     hands: tuple[Hand, ...] = ()
     """Whose doing it is that fields do not hold the switched-on value; whether they ever held it, history tells."""
 

@@ -58,6 +58,11 @@ def role_flags(line: CommandLine) -> tuple[str, ...]:
     return (*named, *(flag for flag in _OLD_ROLE_FLAGS if line.has(flag)))
 
 
+def words_of(role: Role) -> frozenset[str]:
+    """Every value of a worker's flag or variable that gives it this role."""
+    return frozenset(word for word, given in _ROLES.items() if given is role)
+
+
 def frontend_mode(line: CommandLine, env: tuple[EnvEntry, ...]) -> tuple[RouterMode, Source]:
     """How a frontend routes by its own settings; a worker's advertisement is not seen here."""
     mode, source = _stated_mode(line, env)

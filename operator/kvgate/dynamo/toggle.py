@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvgate.api.words import Capability
 from kvgate.dynamo.capacity import reduced_capacity
+from kvgate.dynamo.roles import words_of
 from kvgate.dynamo.routing_rules import ROUTING_RULES
 from kvgate.dynamo.shape import Target
 from kvgate.dynamo.split_rules import SPLIT_FORM, SPLIT_RULES, assigned
@@ -38,6 +39,18 @@ def observed_state(target: Target, capability: Capability) -> SwitchState:
             return _split_state(target)
         case Capability.KV_STORAGE:
             return storage_state(target)
+
+
+def off_words(capability: Capability) -> frozenset[str]:
+    """Every value of the gated variable with which a component is off; another can't have stood there before."""
+    match capability:
+        case Capability.ROUTING:
+            unstated = (RouterMode.MIXED, RouterMode.UNKNOWN)
+            return frozenset(mode.value for mode in RouterMode if mode not in (*_ON_MODES, *unstated))
+        case Capability.DISAGGREGATION:
+            return words_of(Role.AGGREGATED)
+        case Capability.KV_STORAGE:
+            return frozenset()
 
 
 def enable(steps: Steps) -> Change:

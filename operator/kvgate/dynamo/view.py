@@ -14,7 +14,7 @@ from kvgate.dynamo.shape import Target, TargetProblem
 from kvgate.dynamo.split_rules import assigned
 from kvgate.dynamo.steps import NotToggleable, Steps
 from kvgate.dynamo.storage import stores
-from kvgate.dynamo.toggle import enable, observed_state, plan_steps
+from kvgate.dynamo.toggle import enable, observed_state, off_words, plan_steps
 from kvgate.dynamo.words import FabricClass, Role, SwitchState
 
 SWITCHED = (Capability.ROUTING, Capability.DISAGGREGATION)
@@ -67,6 +67,7 @@ def _toggle(read: Target, capability: Capability, free_gpus: int | None) -> core
         conflict=held[0].owner.manager if held else "",
         baseline=baseline(read, planned),
         off_values=_off(planned),
+        off_words=off_words(capability),
         hands=hands(read, planned),
     )
 
