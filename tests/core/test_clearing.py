@@ -62,7 +62,7 @@ def test_a_second_sweep_that_could_not_look_clears_nothing_and_is_followed_by_an
     (entry,) = blind.decide().status.capabilities
     assert (entry.outcome, steps(blind)) == (Outcome.INCONCLUSIVE, ["Measure"])
     (step,) = (step for step in blind.decide().steps if isinstance(step, Measure))
-    assert step.reason == "the last sweep could not look at 1 paths that failed before"
+    assert step.reason == "the last sweep could not look at 1 path that failed before"
     assert FIRST in step.paths
     again = sweep(blind, "fourth", p1d1=TIMEOUT)
     assert (again.decide().status.capabilities[0].outcome, steps(again)) == (Outcome.INCONCLUSIVE, [])

@@ -74,7 +74,11 @@ def cache_hits(view: View) -> Look:
     cold = tuple(told for front in fronts if (told := _cold(result.replies, front)))
     if cold:
         return Look(Progress.WAITING, "NoCacheHit", text.listed(cold), again)
-    return Look(Progress.PASSED, "CacheHit", f"repeated prompts were found cached behind {len(fronts)} frontends")
+    return Look(
+        Progress.PASSED,
+        "CacheHit",
+        f"repeated prompts were found cached behind {text.counted(len(fronts), 'frontend')}",
+    )
 
 
 def _kv_routed(replies: Iterable[Reply], front: str) -> bool:

@@ -169,7 +169,7 @@ def unless_sufficient(finding: Finding, case: Case) -> Finding:
     if not case.slow or not all(path.at_least for path in case.slow):
         return finding
     most = text.rate(case.judged_bytes_per_second or 0.0)
-    what = f"{len(case.slow)} paths carried all that they were asked for beside serving, up to {most}"
+    what = f"{text.counted(len(case.slow), 'path')} carried all that was asked for beside serving, up to {most}"
     why = f"{what}; what they carry beyond that was not measured, so they are compared with no other path"
     return Finding(finding.criterion, Outcome.PASS, "SufficientBesideServing", why, finding.concern)
 

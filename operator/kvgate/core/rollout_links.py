@@ -42,7 +42,11 @@ def rollout_complete(view: View) -> Look:
         return Look(Progress.UNSEEN, "RolloutNotComplete", what)
     if not rollout.ready:
         return Look(Progress.WAITING, "RolloutNotComplete", "the deployment's Ready condition is not True")
-    return Look(Progress.PASSED, "RolloutComplete", f"all pods of {len(rollout.components)} components are up to date")
+    return Look(
+        Progress.PASSED,
+        "RolloutComplete",
+        f"all pods of {text.counted(len(rollout.components), 'component')} are up to date",
+    )
 
 
 def _settled(view: View) -> bool:

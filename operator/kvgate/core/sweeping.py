@@ -108,7 +108,7 @@ def _lacking(case: Case, judged: tuple[Judged, ...]) -> str:
     """What no evidence tells though a sweep could: of a verification's pods, of nodes, of paths."""
     paired = next((entry.chain.sweep for entry in judged if entry.chain and entry.chain.sweep), "")
     if (left := unlooked_once(case)) and any(f.reason == NOT_CLEARED for e in judged for f in e.verdict.findings):
-        return f"the last sweep could not look at {len(left)} paths that failed before"
+        return f"the last sweep could not look at {text.counted(len(left), 'path')} that failed before"
     void = next((f.reason for e in judged for f in e.verdict.findings if _voids(case, f)), "")
     return paired or (f"the last sweep does not count: {void}" if void else _left_out(case))
 

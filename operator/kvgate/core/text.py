@@ -43,7 +43,7 @@ def span(seconds: float) -> str:
         return f"{seconds:.2f} s"
     if seconds < 7200:
         return f"{seconds / 60:.0f} min"
-    if seconds < 172_800:
+    if seconds < 864_000:
         return f"{seconds / 3600:.0f} h"
     days = seconds / 86_400
     return f"{days:.0f} days" if days < 730 else f"{days / 365:.0f} years" if days < 365e6 else "over a million years"
