@@ -66,13 +66,13 @@ others could not look: a connection that times out between walkers that have met
 tool's port."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Failure:
     kind: FailureKind
     message: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Sample:
     """One measurement of one path by one tool: exactly one of `bytes_per_second` and `failure`.
 
@@ -132,7 +132,7 @@ class Sample:
             raise ValueError(f"sample of {self.path}: needs a number or a failure, and not both")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class NodeIdentity:
     """Who a node was when it was measured; its paths' evidence dies with any of these. Empty where it was not told.
 

@@ -16,7 +16,7 @@ REACHES_PACE = 0.95
 """Of the pace that a test asked for: the rest is the tool's own granularity."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PathRates:
     """What one path carried, per layer, in bytes per second; None where no tool gave a number.
 
