@@ -59,7 +59,7 @@ class Required:
 
 
 @dataclass(frozen=True)
-class Judged:
+class PoolVerdict:
     """What the pool's spec and status add to the evidence."""
 
     pool: Pool
@@ -80,7 +80,7 @@ class Subject:
     percent: float
     judged_bytes_per_second: float | None
     required: tuple[Required, ...] = ()
-    verdict: Judged | None = None
+    verdict: PoolVerdict | None = None
     derating: float = 1.0
     notes: tuple[str, ...] = ()
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -143,7 +143,7 @@ def of_pool(pool: Pool, world: World, status: PoolStatus, now: datetime, notes: 
         percent=case.criteria.slowest_percent_of_paths,
         judged_bytes_per_second=case.judged_bytes_per_second,
         required=_required(case),
-        verdict=Judged(pool, status, findings, world.kv if isinstance(world.kv, KVKnown) else None),
+        verdict=PoolVerdict(pool, status, findings, world.kv if isinstance(world.kv, KVKnown) else None),
         derating=pool.spec.fabric.probe.load_derating.number,
         notes=(*notes, *case.standing.evidence.problems),
         labels=_labels((*case.evidence.nodes, *world.nodes.identities)),
