@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,15 @@ import pytest
 import yaml
 
 from kvgate.api.status import PoolStatus
-from kvgate.app.demo import in_user_namespace
+from kvgate.app.demo import in_user_namespace, starved_pools
+from kvgate.app.output import Report
+from kvgate.core.evidence import Path as FabricPath
+from kvgate.core.evidence import Sample
+from kvgate.core.explain import explain
 from kvgate.edge.lab import LabNode, lab, shape
 from tests.app.test_bad_input import one_line
 from tests.app.test_cli import run
-from tests.app.yard import condition, edit, kvgate, lay_out, node, sample
+from tests.app.yard import FAST, SLOW, Sweeps, Yard, condition, edit, kvgate, lay_out, link_sample, node, sample
 
 COMMAND = [sys.executable, "-m", "kvgate.app"]
 PACED = "paced, not a link: both ends are on one host"
@@ -43,6 +48,25 @@ def _as_promised(printed: str) -> dict[str, dict[str, Any]]:
     assert fast["done"] == ["Enabled Disaggregation in fast-deployment.yaml"]
     assert fast["status"]["capabilities"][0]["enabled"]
     return pools
+
+
+class BusyMachine(Sweeps):
+    """Plays walkers that did not get their processor, as the kernel's own counters tell them."""
+
+    def _sample(self, run: str, path: FabricPath, ended: datetime) -> Sample:
+        return link_sample(run, path, ended, self.bytes_per_second, starved="its sender was throttled for 40%")
+
+
+@pytest.mark.parametrize(
+    ("rate", "starved"), [(SLOW, ("qwen3",)), (FAST, ())], ids=["too few bytes", "enough all the same"]
+)
+def test_a_pool_that_a_busy_machine_could_not_measure_is_named(
+    rate: float, starved: tuple[str, ...], tmp_path: Path
+) -> None:
+    turns, _ = Yard(lay_out(tmp_path), BusyMachine(rate)).settle()
+    last = turns[-1]
+    report = Report(last.pool, last.decision.status, explain(last.pool, last.world, last.at))
+    assert starved_pools([report]) == starved
 
 
 @pytest.mark.local

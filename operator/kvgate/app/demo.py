@@ -62,6 +62,9 @@ def run(keep: Path | None, form: Format, console: Console, errors: Console, cloc
         ends = [_as_expected(folder, link, reports, untouched) for link in LINKS]
         for link, ended in zip(LINKS, ends, strict=True):
             tell(_ending(link, ended=ended))
+        if not all(ends) and (starved := starved_pools(reports)):
+            what = f"This machine was too busy to measure {', '.join(starved)}: a probe did not get its processor"
+            errors.print(f"{what}. Run the demo again while little else runs here.", soft_wrap=True)
         if keep:
             tell(f"Everything stands in {keep}: read it, change it, and run kvgate reconcile -f {keep}")
         return all(ends)
@@ -204,6 +207,15 @@ def _as_expected(folder: Path, link: Link, reports: tuple[Report, ...], untouche
     changed = (folder / f"{link.name}-deployment.yaml").read_text(encoding="utf-8") != untouched[link.name]
     enabled = any(entry.enabled for entry in report.status.capabilities)
     return report.passed is enabled is changed is link.opens
+
+
+def starved_pools(reports: Sequence[Report]) -> tuple[str, ...]:
+    """The pools whose numbers are no verdict on the link, for the machine was busy."""
+    return tuple(
+        report.pool.name
+        for report in reports
+        if any(finding.reason == "ProbeStarved" for _, finding in report.explanation.findings)
+    )
 
 
 def _ending(link: Link, *, ended: bool) -> str:
