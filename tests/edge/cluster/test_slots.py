@@ -10,6 +10,7 @@ import pytest
 from kvgate.api.status import PoolStatus, SweepStatus
 from kvgate.core.world import Pool
 from kvgate.dynamo.document import Document
+from kvgate.edge.cluster.refusals import Unavailable
 from kvgate.edge.cluster.slots import SweepSlots
 from kvgate.edge.errors import WriteConflictError
 from tests.core.worlds import Scene
@@ -34,6 +35,7 @@ class Bench:
     stored: list[Document]
     now: datetime = NOW
     lists: int = 0
+    refuses: bool = False
     slots: SweepSlots = field(init=False)
 
     def __post_init__(self) -> None:
@@ -41,6 +43,8 @@ class Bench:
 
     def listed(self) -> list[Document]:
         self.lists += 1
+        if self.refuses:
+            raise Unavailable("the API server answers with status 500")
         return list(self.stored)
 
     def waits(self, most: int = 1, name: str = "mine") -> str:
@@ -96,7 +100,7 @@ def test_what_this_process_writes_is_known_at_once() -> None:
     bench.slots.wrote(pool("b"), PoolStatus())
     assert bench.waits() == ""
     bench.slots.wrote(pool("b"), PoolStatus(sweep=BEGUN))
-    bench.slots.forget("team/b")
+    bench.slots.forget("uid-b")
     assert bench.waits() == ""
 
 
@@ -120,12 +124,36 @@ def test_a_sweep_that_begins_and_a_pool_that_goes_while_the_pools_are_listed_are
 
     def listed_before_they_came_and_went() -> list[Document]:
         found = bench.listed()
-        bench.slots.forget("team/b")
+        bench.slots.forget("uid-b")
         bench.slots.wrote(pool("c"), PoolStatus(sweep=BEGUN))
         return found
 
     bench.slots = SweepSlots(listed_before_they_came_and_went, lambda: bench.now)
     assert bench.waits().startswith("pool team/c sweeps now")
+
+
+def test_a_pool_that_is_seen_for_the_first_time_while_the_pools_are_listed_is_not_taken_for_gone() -> None:
+    """After a restart each pool is new to the process, and its sweep goes on."""
+    bench = Bench([body("b")])
+
+    def listed_while_it_is_first_seen() -> list[Document]:
+        bench.slots.forget("")
+        return bench.listed()
+
+    bench.slots = SweepSlots(listed_while_it_is_first_seen, lambda: bench.now)
+    assert bench.waits().startswith("pool team/b sweeps now")
+
+
+def test_a_list_that_cannot_be_had_leaves_what_was_known() -> None:
+    bench = Bench([body("b")])
+    assert bench.waits()
+    bench.refuses = True
+    bench.now += timedelta(seconds=31)
+    with pytest.raises(Unavailable):
+        bench.waits()
+    bench.slots.wrote(pool("b"), PoolStatus())
+    bench.refuses, bench.stored = False, []
+    assert bench.waits() == ""
 
 
 def test_while_nobody_has_to_wait_all_pools_are_listed_once_however_many_statuses_are_written() -> None:

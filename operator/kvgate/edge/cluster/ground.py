@@ -118,9 +118,8 @@ class ClusterGround:
             by_key.forget(key)
         uid = self._uids.pop(key, "")
         self._written.pop(key, None)
-        for by_uid in (self._events, self._listening, self._benchmarks, self._patches):
+        for by_uid in (self._events, self._listening, self._benchmarks, self._patches, self._sweeps):
             by_uid.forget(uid)
-        self._sweeps.forget(key, uid)
 
     def _served(self, pool: ReadPool, world: World) -> ServingSeen:
         seen = serving.seen(self._verifier, pool, world.pods, pool.objects)

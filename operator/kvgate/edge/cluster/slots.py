@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -45,9 +45,9 @@ class SweepSlots:
         self._guard = threading.Lock()
         self._fences: dict[str, _Fence] = {}
         self._read_at: datetime | None = None
-        self._news: dict[str, _Fence | None] = {}
-        self._gone: set[str] = set()
-        """Of what this process wrote since a list was begun: it may be missing in that list, or be in it still."""
+        self._news: dict[str, _Fence | None] | None = None
+        """While a list is under way, by UID, what this process wrote since, and None of pools that went: the list may
+        lack it, or hold it still."""
 
     def waits(self, pool: Pool, most: int) -> str:
         """Which other pools' sweeps fill the limit; empty while a sweep of this pool may begin, as far as is known:
@@ -73,22 +73,28 @@ class SweepSlots:
         """This process has written the pool's status."""
         timeout = pool.spec.fabric.schedule.sweep_timeout.delta
         fence = None if status.sweep is None else _Fence(pool.key, _until(status.sweep.started_at, timeout))
-        with self._guard:
-            self._news[pool.uid] = fence
-            self._fences = _with(self._fences, {pool.uid: fence})
+        self._learn(pool.uid, fence)
 
-    def forget(self, key: str) -> None:
+    def forget(self, uid: str) -> None:
         """The pool is gone, and its sweep with it."""
+        self._learn(uid, None)
+
+    def _learn(self, uid: str, fence: _Fence | None) -> None:
         with self._guard:
-            self._gone.add(key)
-            self._fences = _without(self._fences, {key})
+            self._fences = _with(self._fences, {uid: fence})
+            if self._news is not None:
+                self._news[uid] = fence
 
     def _read(self) -> None:
+        news: dict[str, _Fence | None] = {}
         with self._guard:
-            self._news, self._gone = {}, set()
-        found = {text(at(body, "metadata", "uid")): fence for body in self._pools() if (fence := _fence_of(body))}
-        with self._guard:
-            self._fences, self._read_at = _with(_without(found, self._gone), self._news), self._clock()
+            self._news = news
+        try:
+            found = {text(at(body, "metadata", "uid")): fence for body in self._pools() if (fence := _fence_of(body))}
+            with self._guard:
+                self._fences, self._read_at = _with(found, news), self._clock()
+        finally:
+            self._news = None
 
     def _others(self, uid: str) -> tuple[str, ...]:
         now = self._clock()
@@ -100,10 +106,6 @@ class SweepSlots:
 def _with(fences: dict[str, _Fence], news: Mapping[str, _Fence | None]) -> dict[str, _Fence]:
     merged = {**fences, **news}
     return {uid: fence for uid, fence in merged.items() if fence is not None}
-
-
-def _without(fences: dict[str, _Fence], gone: Collection[str]) -> dict[str, _Fence]:
-    return {uid: fence for uid, fence in fences.items() if fence.key not in gone}
 
 
 def _told(others: tuple[str, ...], most: int) -> str:

@@ -52,8 +52,8 @@ class SweepGround:
             least_sweep_interval=policy.least_interval,
         )
 
-    def forget(self, key: str, uid: str) -> None:
-        self._slots.forget(key)
+    def forget(self, uid: str) -> None:
+        self._slots.forget(uid)
         self._faults.forget(uid)
 
     @contextmanager
