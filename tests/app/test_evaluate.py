@@ -14,7 +14,7 @@ from kvgate.api.status import PoolStatus
 from kvgate.app.evaluate import evaluate_files
 from kvgate.app.output import Report
 from tests.app.test_bad_input import one_line
-from tests.app.yard import FAST, SLOW, Yard, kvgate, opened, sample, times, yard
+from tests.app.yard import FAST, SLOW, Yard, edit, kvgate, opened, sample, times, yard
 
 _TIMES = {"lastTransitionTime", "proposedAt", "time"}
 
@@ -114,10 +114,13 @@ def test_it_shows_the_patch_and_the_approval_that_is_missing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = yard(tmp_path / "pools", FAST)
+    edit(made.folder / "pool.yaml", {"spec|criteria|disaggregation|attestations": ["TenantIsolation"]})
     pool, evidence, target = exported(made, tmp_path / "export", target_given=True)
     assert kvgate("evaluate", "--pool", pool, "--evidence", *evidence, "--target", str(target)) == 1
     said = capsys.readouterr().out
     assert "kind: GateApproval" in said
+    assert "reason: <for the auditor>" in said
+    assert "- TenantIsolation" in said
     assert f"planHash: {made.split().plan_hash}" in said
     assert "- ReducedCapacity" in said
 

@@ -74,6 +74,10 @@ def approval_template(pool: Pool, status: PoolStatus, explanation: Explanation) 
         }
         if accept:
             spec["acceptInconclusive"] = accept
+        block = pool.spec.criteria.of(entry.name)
+        if block and block.attestations:
+            spec["attestations"] = list(block.attestations)
+        spec["reason"] = "<for the auditor>"
         spec["expiresAt"] = "<at most 90 days from now, as 2027-01-31T00:00:00Z>"
         return _yaml(
             {

@@ -94,6 +94,13 @@ def test_a_pool_that_nobody_judges_says_who_looks_where() -> None:
     assert "kubectl get pods -A -l app.kubernetes.io/name=kvgate" in said
 
 
+def test_a_condition_of_a_pool_that_nobody_judges_says_who_looks_where() -> None:
+    with paper() as (console, written):
+        print_condition(UNJUDGED.pool, ConditionType.READY, UNJUDGED.now, console)
+    said = " ".join(written.getvalue().split())
+    assert "no operator has judged this pool yet Who acts admin Next See that kvgate runs" in said
+
+
 def test_what_waits_for_a_person_comes_before_what_waits_for_time() -> None:
     window = [{"schedule": "0 2 * * 6", "duration": "1h"}]
     held = proposed().approved().asking(changeWindows=window).after()

@@ -11,6 +11,7 @@ from rich.text import Text
 from kvgate.api.words import Capability, ConditionType
 from kvgate.app.output import printable, section
 from kvgate.app.people import reasons
+from kvgate.app.people.reasons import NOT_JUDGED, Reason
 from kvgate.app.people.states import age, condition, states, urgent
 from kvgate.core.asked import Asked, asked, measured
 from kvgate.core.world import Pool
@@ -39,18 +40,26 @@ def print_condition(pool: Pool, kind: ConditionType, now: datetime, console: Con
     said = condition(pool.status, kind)
     if said is None:
         absent = kind in {ConditionType.RECONCILING, ConditionType.STALLED} and pool.status.conditions
-        why = "it is not True now" if absent else "kvgate has not judged this pool yet; see that its operator runs"
-        console.print(Text(f"{kind} of {pool.key}: {why}"))
+        console.print(Text(f"{kind} of {pool.key}: {'it is not True now' if absent else NOT_JUDGED.means}"))
+        if not absent:
+            _tell(NOT_JUDGED, console)
         return
     told = reasons.of_condition(said)
     since = age(said.last_transition_time, now)
     console.print(Text(f"{kind} of {pool.key} is {said.status} for {since}: {said.reason}", style="bold"))
     for line in (said.message, ""):
         console.print(Text(printable(line)))
-    for title, words in (("Means", told.means), ("Who acts", told.who), ("Next", told.next), ("Runbook", told.runbook)):
+    if told.means:
+        console.print(Text(printable(f"{'Means':<10}{told.means}")))
+    _tell(told, console)
+    print_asked(_criteria(pool, kind), console)
+
+
+def _tell(reason: Reason, console: Console) -> None:
+    """What the reader does next."""
+    for title, words in (("Who acts", reason.who), ("Next", reason.next), ("Runbook", reason.runbook)):
         if words:
             console.print(Text(printable(f"{title:<10}{words}")))
-    print_asked(_criteria(pool, kind), console)
 
 
 def print_asked(lines: Sequence[Asked], console: Console) -> None:
