@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cluster.access import Access, Document
-from tests.install.plane import SYSTEM
+from tests.install.plane import ROOT, SYSTEM
 
+CHART = ROOT / "charts" / "kvgate"
+BEFORE = Path(__file__).parent / "previous" / "kvgate-0.0.9.tgz"
+"""The chart as it was before it had policies and a role for the network team."""
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 

@@ -1,5 +1,5 @@
-"""Installed by Helm where NetworkPolicies are enforced: the pod is Ready, measures, and writes what nobody else
-may write; who has no business with it, with probes or with workers reaches none of them."""
+"""Installed by Helm and upgraded where NetworkPolicies are enforced: the pod is Ready, measures, writes what nobody
+else may write; who has no business with it, with probes or with workers reaches none; rolled back it judges on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.install.gated import named, pool
 from tests.install.plane import ROOT, SYSTEM, namespace
 from tests.install.policed import DGD_CRD
 from tests.install.reaching import CONTROL, OTHER, SYSTEM_PORT, Bystander, bystander, operator_reaches
-from tests.install.release import RESTRICTED, Helm
+from tests.install.release import BEFORE, CHART, RESTRICTED, Helm
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 HERE, WATCHING, DEPLOYMENT = "installed", "watching", "deployment/kvgate-operator"
@@ -34,38 +34,56 @@ BYSTANDERS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "stranger": (HERE, {}),
     "scraper": (WATCHING, {}),
 }
+IMAGES: Mapping[str, object] = {
+    "image": {"repository": REPOSITORY, "tag": TAG},
+    "settings": {"probe": {"image": PROBE_REFERENCE}},
+}
 Person = Callable[[str], Bystander]
 
 
 @pytest.fixture(scope="module")
-def installed(
+def release(
     enforced: Cluster, operator_archive: Path, helm: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Access]:
-    """Over whatever an earlier test of this cluster installed without Helm. No kube-proxy leads to the API server here,
-    so the pod is told where it is."""
+) -> Iterator[Helm]:
+    """The previous chart, upgraded; over whatever an earlier test of this cluster installed without Helm. No kube-proxy
+    leads to the API server here, so the pod is told where it is."""
     enforced.load_image(operator_archive)
     access, made = enforced.access, Helm(helm, enforced.access, tmp_path_factory.mktemp("helm"))
     access.apply(namespace(SYSTEM, **RESTRICTED), namespace(HERE), namespace(WATCHING))
     if access.kubectl("get", "crd", "dynamographdeployments.nvidia.com").returncode != 0:
         access.load_crds([DGD_CRD])
-    server, values = urlsplit(access.server), tmp_path_factory.mktemp("values") / "values.yaml"
-    values.write_text(yaml.safe_dump(chosen(server.port)))
-    made.does("install", "kvgate", ROOT / "charts" / "kvgate", "-n", SYSTEM, "--take-ownership", "-f", values)
+    server, values = urlsplit(access.server), tmp_path_factory.mktemp("values")
+    (values / "before.yaml").write_text(yaml.safe_dump(IMAGES))
+    (values / "now.yaml").write_text(yaml.safe_dump(chosen(server.port)))
+    made.does("install", "kvgate", BEFORE, "-n", SYSTEM, "--take-ownership", "-f", values / "before.yaml")
     told = (f"KUBERNETES_SERVICE_HOST={server.hostname}", f"KUBERNETES_SERVICE_PORT={server.port}")
     access.kubectl("set", "env", DEPLOYMENT, *told, "-n", SYSTEM, check=True)
+    is_rolled_out(access)
+    access.kubectl("apply", "--server-side", "--force-conflicts", "-f", ROOT / "crds", check=True)
+    made.does("upgrade", "kvgate", CHART, "-n", SYSTEM, "-f", values / "now.yaml")
+    is_rolled_out(access)
+    yield made
+    made.does("uninstall", "kvgate", "-n", SYSTEM)
+    eventually(lambda: not PodOperator(access).documents(), END_SECONDS)
+    access.kubectl("delete", "namespace", HERE, WATCHING, "--wait=false", check=True)
+
+
+def is_rolled_out(access: Access) -> None:
     rolled = ("rollout", "status", DEPLOYMENT, "-n", SYSTEM, "--timeout=90s")
     access.kubectl(*rolled, check=True, timeout_seconds=100)
-    yield access
-    made.does("uninstall", "kvgate", "-n", SYSTEM)
-    access.kubectl("delete", "namespace", HERE, WATCHING, "--wait=false", check=True)
+    PodOperator(access).leader()
+
+
+@pytest.fixture(scope="module")
+def installed(release: Helm) -> Access:
+    return release.access
 
 
 def chosen(api_server_port: int | None) -> Mapping[str, object]:
     """The chart's values as an administrator would choose them for this cluster."""
     watching = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": WATCHING}}}
     return {
-        "image": {"repository": REPOSITORY, "tag": TAG},
-        "settings": {"probe": {"image": PROBE_REFERENCE}},
+        **IMAGES,
         "networkPolicy": {
             "enabled": True,
             "metricsFrom": [watching],
@@ -129,3 +147,14 @@ def test_strangers_reach_neither_the_operator_nor_probes_nor_workers(installed: 
         "scraper to stranger",
         "operator to worker",
     }
+
+
+def test_rolled_back_to_the_previous_chart_it_judges_on(release: Helm, installed: Access) -> None:
+    release.does("rollback", "kvgate", "1", "-n", SYSTEM)
+    is_rolled_out(installed)
+    assert release.names("validatingadmissionpolicy") == []
+
+    changed = ("patch", "kvpool", "qwen3", "-n", HERE, "--type=merge", "-p", '{"spec":{"suspend":true}}')
+    installed.kubectl(*changed, check=True)
+    generation = ("get", "kvpool", "qwen3", "-n", HERE, "-o", "jsonpath={.status.observedGeneration}")
+    eventually(lambda: installed.kubectl(*generation).stdout == "2", 60)

@@ -16,12 +16,9 @@ from tests.cluster.fixtures import fresh_state
 from tests.cluster.waiting import eventually
 from tests.install.gated import pool
 from tests.install.plane import ROOT, SYSTEM, namespace
-from tests.install.release import RESTRICTED, Helm, is_ours
+from tests.install.release import BEFORE, CHART, RESTRICTED, Helm, is_ours
 
 pytestmark = pytest.mark.api
-CHART = ROOT / "charts" / "kvgate"
-BEFORE = Path(__file__).parent / "previous" / "kvgate-0.0.9.tgz"
-"""The chart as it was before it had policies and a role for the network team."""
 CRDS = sorted(yaml.safe_load(text)["metadata"]["name"] for text in render().values())
 POLICY, BINDING = "validatingadmissionpolicy", "validatingadmissionpolicybinding"
 POLICIES = ["approver", "evidence", "measure", "transitions-v1alpha1", "transitions-v1beta1"]
