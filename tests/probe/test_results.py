@@ -13,7 +13,7 @@ from kvgate.api.words import Phase
 from kvgate.core.evidence import Failure, FailureKind, Path, Sample
 from kvgate.probe.identities import tools
 from kvgate.probe.plan import LinkTest
-from kvgate.probe.results import MOST_PROBLEMS, Elsewhere, Reading, Setting, read_logs
+from kvgate.probe.results import MOST_LOG_CHARACTERS, MOST_PROBLEMS, Elsewhere, Reading, Setting, read_logs
 from kvgate_probe.summary import Summary, encode_summary
 from kvgate_probe.wire import Pair, Result, Role, Schedule, Trouble, encode_result
 from tests.probe.documents import finished, text_of
@@ -283,6 +283,13 @@ def test_many_problems_are_counted_and_not_listed_without_end() -> None:
     problems = read(p="noise\n" * 1000).problems
     assert len(problems) == MOST_PROBLEMS + 1
     assert problems[-1] == f"and {1000 - MOST_PROBLEMS} more problems"
+
+
+def test_a_log_without_end_gives_no_number_and_says_how_much_is_read() -> None:
+    reading = read(log(record()) + "x" * MOST_LOG_CHARACTERS, log(record(Role.DESTINATION)))
+
+    assert all(sample.failure for sample in reading.samples)
+    assert any(f"at most {MOST_LOG_CHARACTERS} are read" in problem for problem in reading.problems)
 
 
 def test_evidence_ages_by_our_clock_and_a_node_that_is_ahead_is_named() -> None:
