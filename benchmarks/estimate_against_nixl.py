@@ -124,7 +124,7 @@ def main() -> bool:
     os.environ[PYTHON] = NIXL
     layout = declared_layout(BYTES_PER_TOKEN)
     assert isinstance(layout, KVLayout)
-    cases, within = list[Case](), False
+    cases = list[Case]()
     with lab({"prefill": 10**9, "decode": 10**9}) as (prefill, decode):
         for gigabits in GIGABITS:
             for node in (prefill, decode):
@@ -139,8 +139,7 @@ def main() -> bool:
                     case = Case(gigabits, piece_bytes, at_once, link, endpoint, predicted, shared, truth)
                     print(" | ".join(case.cells), flush=True)
                     cases.append(case)
-            within = tell(cases)
-    return within
+    return tell(cases)
 
 
 def tell(cases: Sequence[Case]) -> bool:

@@ -46,7 +46,8 @@ def sweep(asked: Pool, sources: Sequence[LabNode], destinations: Sequence[LabNod
     paths = tuple(Path(source.name, destination.name) for source in sources for destination in destinations)
     started = time.monotonic()
     measure = LocalSweep(now, lambda _: nullcontext(lambda done, planned: None))
-    evidence = measure(asked, Objects(nodes=nodes), Measure("bench", paths, ""))
+    piece = asked.spec.fabric.probe.endpoint.descriptor_bytes
+    evidence = measure(asked, Objects(nodes=nodes), Measure("bench", paths, "", descriptor_bytes=piece))
     return evidence, time.monotonic() - started
 
 
