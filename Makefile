@@ -24,7 +24,7 @@ e2e: ## try kvgate in a real cluster: the tests' own (root, Linux), or any by KU
 	@KVGATE_E2E_KUBECONFIG='$(if $(filter command,$(origin KUBECONFIG)),$(KUBECONFIG))' KVGATE_E2E_PROBE_IMAGE='$(PROBE_IMAGE)' \
 		$(PYTHON) -m pytest -m cluster tests/e2e
 
-faults: ## play two hundred lives of a pool before an API server that fails in every way (30 of them are in make test)
+faults: ## play 200 lives of a pool before an API server that fails in every way, and 20 that SIGKILL interrupts (30 and 1 in make test)
 	@.ci/bootstrap test
 	@KVGATE_FAULT_SEEDS=200 $(PYTHON) -m pytest -q tests/faults
 

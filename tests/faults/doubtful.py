@@ -46,18 +46,21 @@ WRITES_IN_DOUBT, READS_IN_DOUBT = 24, 120
 
 @dataclass
 class Doubts:
-    """Which request of a run fails, and how: the n-th that writes, the n-th that reads."""
+    """Which request of a run fails, and how: the n-th that writes, the n-th that reads; none while it is `over`."""
 
     writes: dict[int, Fault]
     reads: dict[int, Fault]
     met: list[str] = field(default_factory=list)
     dead: bool = False
+    over: bool = False
     _seen: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
     _lock: threading.Lock = field(default_factory=threading.Lock, compare=False)
 
     def next(self, method: str, path: str) -> Fault | None:
         writes = method != "GET"
         with self._lock:
+            if self.over:
+                return None
             self._seen[writes] += 1
             fault = (self.writes if writes else self.reads).get(self._seen[writes])
             if fault is not None:
@@ -65,12 +68,12 @@ class Doubts:
             return fault
 
 
-def doubts(seed: int) -> Doubts:
+def doubts(seed: int, reads_in_doubt: int = READS_IN_DOUBT) -> Doubts:
     """A third of the writes and a few reads; now and then one that hangs, which takes its time."""
     draw = random.Random(seed)
     writes = {n: draw.choice((*PROXYS, *DEATHS)) for n in range(1, WRITES_IN_DOUBT) if draw.random() < 1 / 3}
     kinds = (Fault.TOO_MANY, Fault.INTERNAL, Fault.CUT_BEFORE, Fault.TRUNCATED)
-    reads = {n: draw.choice(kinds) for n in range(1, READS_IN_DOUBT) if draw.random() < 1 / 40}
+    reads = {n: draw.choice(kinds) for n in range(1, reads_in_doubt) if draw.random() < 1 / 40}
     if draw.random() < 1 / 10:
         writes[draw.randrange(1, 8)] = Fault.HANG
     return Doubts(writes, reads)

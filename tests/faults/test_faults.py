@@ -15,34 +15,28 @@ from pathlib import Path
 import pytest
 
 from kvgate.api.status import PoolStatus
-from kvgate.api.words import Capability, ConditionType
-from tests.cluster.access import AuditEvent
 from tests.cluster.leftovers import Kind
 from tests.cluster.processes import Process
 from tests.cluster.waiting import eventually
-from tests.core.worlds import told
 from tests.edge.cluster.yard import Yard, beating
 from tests.faults.doubtful import Doubts, doubtful, doubts
+from tests.faults.ends import CHANGES, GONE_SECONDS, OFF, ON, assert_on, assert_proven_first, disturb, left
 from tests.faults.life import AGENT, Life
 from tests.install.plane import Plane, command_line
 
 pytestmark = [pytest.mark.api, pytest.mark.timeout(240)]
 
 SEEDS = int(os.environ.get("KVGATE_FAULT_SEEDS", "30"))
-ON, OFF = ["prefill", "decode"], ["agg", "agg"]
-GONE_SECONDS = 60.0
 RESTARTED = 10
 """In every tenth life the API server is killed and started again."""
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_whatever_fails_a_life_ends_as_one_without_faults(seed: int, shaky: Plane, yard: Yard) -> None:
-    yard.pool(
-        mode="Enforce", enforcement={"onConflict": "TakeOver"}, rollback={"onDelete": {"disaggregation": "Revert"}}
-    )
+    yard.pool(**CHANGES)
     plan, began = doubts(seed), yard.access.audit_mark()
     with beating(yard.access, yard.nodes), doubtful(yard.access, plan, lambda path: disturb(yard, path)) as proxy:
-        life = Life(yard, proxy.address, plan, hands(seed, shaky))
+        life = Life(yard, plan, address=proxy.address, hands=hands(seed, shaky))
         before = life.generation()
         assert life.modes() == OFF
         life.until(lambda _: life.modes() == ON)
@@ -54,50 +48,13 @@ def test_whatever_fails_a_life_ends_as_one_without_faults(seed: int, shaky: Plan
     assert life.modes() == OFF, life.story()
     assert life.generation() == before + 2, life.story()
     assert life.faults == [], life.story()
-    assert_proven_first(life.writes(began))
+    assert_proven_first(life.writes(began), AGENT)
     eventually(lambda: left(yard) == [], GONE_SECONDS)
 
 
 def at_rest(before: PoolStatus, after: PoolStatus) -> bool:
     """Nothing is measured or meant any more."""
     return after.sweep is None and after == before
-
-
-def assert_on(life: Life) -> None:
-    """The same end whatever came before it: what is on and why, one entry of history, and evidence that is whole."""
-    status = life.status
-    assert status is not None
-    assert [(entry.action, entry.capability) for entry in status.history] == [("Enabled", Capability.DISAGGREGATION)], (
-        life.story()
-    )
-    assert told(status, ConditionType.FABRIC_MEASURED) == ("True", "Measured"), life.story()
-    assert told(status, ConditionType.DISAGGREGATION_ACCEPTED)[0] == "True", life.story()
-    assert told(status, ConditionType.DRIFTED) == ("False", "NoDrift"), life.story()
-    assert told(status, ConditionType.ROLLED_BACK) == ("False", "NotRolledBack"), life.story()
-    managers = [held["manager"] for held in life.yard.deployment()["metadata"]["managedFields"]]
-    assert "kvgate" in " ".join(managers), managers
-
-
-def assert_proven_first(writes: list[AuditEvent]) -> None:
-    """By the API server's own record: evidence and a person's word came before kvgate's first write to the target."""
-    first = next(n for n, e in enumerate(writes) if e.resource == "dynamographdeployments" and e.user_agent == AGENT)
-    came_before = {e.resource for e in writes[:first]}
-    assert {"fabricreports", "gateapprovals"} <= came_before, came_before
-
-
-def left(yard: Yard) -> list[str]:
-    """What a pool's work leaves behind; the garbage collector takes what the pool owned."""
-    found = [*yard.names("jobs"), *yard.names("pods"), *yard.names("fabrep")]
-    return [*found, *(name for name in yard.names("configmaps") if re.search(r"sweep|schedule|walk", name))]
-
-
-def disturb(yard: Yard, path: str) -> None:
-    """Somebody else writes the object that this request names, where there is one."""
-    kinds = {"inferencepools": "kvpool", "dynamographdeployments": "dgd.v1beta1.nvidia.com"}
-    match = re.search(r"/(inferencepools|dynamographdeployments)/([^/?]+)", path)
-    if match:
-        word = f"touched={random.randrange(10**9)}"
-        yard.access.kubectl("annotate", kinds[match[1]], match[2], "-n", yard.namespace, "--overwrite", word)
 
 
 def hands(seed: int, shaky: Plane) -> Callable[[int], None]:
