@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from kvgate.app.operator import workers
 from kvgate.app.operator.grounds import GuardedGround, described
 from kvgate.app.operator.leadership import NotLeadingError
 from kvgate.app.operator.logs import JSONLines
@@ -195,6 +196,19 @@ def test_a_fault_of_ours_in_one_pool_is_logged_with_its_place_and_survived(lines
 
     assert (lines[-1]["level"], lines[-1]["pool"]) == ("error", KEY)
     assert "break_down" in lines[-1]["traceback"]
+    assert bench.next_in() == pytest.approx(1, abs=0.11)
+
+
+def test_a_fault_of_ours_in_how_long_one_pool_may_rest_is_survived_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The moments that it looks ahead to are judged by nobody else."""
+
+    def break_down(*_: object) -> float:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(workers, "rest_seconds", break_down)
+    bench = Bench(MemoryGround({KEY: replace(pool(KEY), spec=cases.spec({"suspend": True}))}))
+    bench.turn()
+
     assert bench.next_in() == pytest.approx(1, abs=0.11)
 
 

@@ -88,6 +88,7 @@ class Workers:
         began = office.monotonic()
         try:
             done = turn(office.ground, key, office.clock, audited)
+            after_seconds = min(max(self._rest_of(done), SOONEST_SECONDS), LATEST_SECONDS)
         except NotLeadingError:
             return Next(0.0)
         except PoolGoneError:
@@ -103,7 +104,7 @@ class Workers:
         self._failures.pop(key, None)
         office.meters.turned(key, office.monotonic() - began)
         self._line.after(key, done)
-        return Next(min(max(self._rest_of(done), SOONEST_SECONDS), LATEST_SECONDS))
+        return Next(after_seconds)
 
     def _rest_of(self, done: Turn) -> float:
         """A status that was written and would be judged the same brings no turn of its own. Of those that looked
