@@ -109,3 +109,8 @@ def test_what_cannot_be_derived_is_unknown_and_never_a_guess(texts: ConfigTexts,
     assert isinstance(found, KVUnknown)
     assert found.reason == "KVBytesUnknown"
     assert said in found.message
+
+
+def test_within_what_time_a_problem_may_be_over_by_itself_is_handed_on() -> None:
+    found = kv_size(asked(), ConfigTexts(problem="it is awaited", look_again_seconds=5.0))
+    assert found == KVUnknown("KVBytesUnknown", "it is awaited", 5.0)

@@ -13,7 +13,9 @@ from blake3 import blake3
 from kvgate.dynamo.metadata import Served
 from kvgate.dynamo.published import Offer, Published
 from kvgate.edge.worker_config import (
+    ASK_AGAIN_SECONDS,
     LARGEST_CONFIG_BYTES,
+    LONGEST_SECONDS,
     PATIENCE_SECONDS,
     REST_SECONDS,
     NoConfig,
@@ -185,6 +187,7 @@ def test_the_next_look_asks_the_next_worker() -> None:
         offers = (offer(broken, "a"), offer(healthy, "b"))
         first, second = asking(*offers, configs=configs), asking(*offers, configs=configs)
     assert isinstance(first, NoConfig)
+    assert first.look_again_seconds == REST_SECONDS
     assert isinstance(second, WorkerConfig)
 
 
@@ -196,9 +199,12 @@ def test_workers_that_fail_one_after_the_other_are_told_of_in_one_voice() -> Non
         offers = tuple(offer(broken, name) for name in ("a", "b", "c"))
         told = set()
         for _ in range(3):
-            told |= {asking(*offers, configs=configs) for _ in range(4)}
+            found = [asking(*offers, configs=configs) for _ in range(4)]
+            told |= {one.message for one in found if isinstance(one, NoConfig)}
             clock.now += REST_SECONDS
     assert len(told) == 1
+    assert isinstance(found[-1], NoConfig)
+    assert found[-1].look_again_seconds == ASK_AGAIN_SECONDS
     assert len(broken.asked) == 9
 
 
@@ -216,6 +222,7 @@ def test_a_worker_that_hangs_holds_up_no_turn_and_what_came_late_is_found_by_a_l
         took = time.monotonic() - began
         let.set()
         eventually(lambda: isinstance(asking(offer(server), configs=configs), WorkerConfig))
+    assert {found.look_again_seconds for found in first if isinstance(found, NoConfig)} == {LONGEST_SECONDS}
     assert {type(found) for found in first} == {NoConfig}
     assert (len(server.asked), took < 2 * PATIENCE_SECONDS) == (1, True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from datetime import datetime
 
@@ -28,7 +29,7 @@ from kvgate.core.target import TargetView
 from kvgate.core.underway import LOOK_AGAIN_SECONDS, RETRY_SECONDS, Sweeping, sweeping
 from kvgate.core.verdicts import gated
 from kvgate.core.verification import LOOK_AGAIN_SECONDS as VERIFYING_SECONDS
-from kvgate.core.world import Pool, World
+from kvgate.core.world import KVUnknown, Pool, World
 
 SOON_SECONDS = 1.0
 IDLE_SECONDS = 300.0
@@ -173,12 +174,14 @@ def _requeue_after(turn: Turn, sweep: Sweeping) -> float:
 
 
 def _watched_within(turn: Turn) -> float:
-    """How long events and metrics may go unlooked at, whatever else fails."""
+    """How long events, metrics and a worker's configuration that has not come may go unlooked at, whatever fails."""
     metrics = turn.case.world.metrics is not None and any(entry.on for entry in turn.judged)
     if asking(turn.case):
         return LISTENING_SECONDS
     watched = turn.case.events is not None or metrics
-    return turn.case.pool.spec.monitor.interval.seconds if watched else IDLE_SECONDS
+    kv = turn.case.world.kv
+    awaited = kv.look_again_seconds if isinstance(kv, KVUnknown) else math.inf
+    return min(awaited, turn.case.pool.spec.monitor.interval.seconds if watched else math.inf)
 
 
 def _written_again_in(case: Case, operation: Operation) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,13 +19,15 @@ DEFAULT_BLOCK_TOKENS = 16
 class ConfigTexts:
     """What was read of the model's configuration: its texts, or the problem that kept them from being read.
 
-    `block_tokens` and `dtype` are what the worker's own args say, where they do.
+    `look_again_seconds` says within what time the problem may be over by itself; `block_tokens` and `dtype` are what
+    the worker's own args say, where they do.
     """
 
     config: str = ""
     quant_config: str = ""
     source: str = ""
     problem: str = ""
+    look_again_seconds: float = math.inf
     block_tokens: int | None = None
     dtype: str = ""
 
@@ -35,7 +38,7 @@ def kv_size(asked: KVCache, texts: ConfigTexts) -> KVKnown | KVUnknown:
         declared = declared_layout(asked.bytes_per_token)
         return _known(declared, asked, texts, source="bytesPerToken", digest="")
     if texts.problem:
-        return KVUnknown("KVBytesUnknown", texts.problem)
+        return KVUnknown("KVBytesUnknown", texts.problem, texts.look_again_seconds)
     return _from_config(asked, texts)
 
 

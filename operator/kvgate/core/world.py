@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -57,10 +58,12 @@ class KVKnown:
 
 @dataclass(frozen=True)
 class KVUnknown:
-    """Why the size of the KV cache is not known, and who must act."""
+    """Why the size of the KV cache is not known, and who must act; and within what time it may be known though nothing
+    that is watched changes."""
 
     reason: str
     message: str
+    look_again_seconds: float = math.inf
 
 
 @dataclass(frozen=True)

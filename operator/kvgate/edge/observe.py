@@ -159,7 +159,7 @@ def _of_workers(told: Published | Unpublished, read: ConfigReader) -> ConfigText
         return ConfigTexts(problem=told.message)
     found = read(told)
     if isinstance(found, NoConfig):
-        return ConfigTexts(problem=found.message)
+        return ConfigTexts(problem=found.message, look_again_seconds=found.look_again_seconds)
     return ConfigTexts(found.text, source=f"worker pod {found.pod}")
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 import re
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from blake3 import blake3
@@ -24,6 +25,8 @@ AT_ONCE = 16
 LARGEST_CONFIG_BYTES = 512 * 1024
 REST_SECONDS = 60.0
 """How long a worker that gave no configuration is left alone."""
+ASK_AGAIN_SECONDS = 300.0
+"""After none of them gave one: whoever was left alone long enough may be asked again."""
 MOST_KEPT_BYTES, MOST_FAILURES = 16 * 1024 * 1024, 1024
 _CHECKSUM = re.compile(r"blake3:[0-9a-f]{64}")
 _PATH = re.compile(r"/v1/metadata(/[A-Za-z0-9_~:@+=.-]+)+")
@@ -40,9 +43,10 @@ class WorkerConfig:
 
 @dataclass(frozen=True)
 class NoConfig:
-    """Why none was read, and who must act."""
+    """Why none was read, and who must act; and within what time asking again may give one."""
 
     message: str
+    look_again_seconds: float = math.inf
 
 
 class WorkerConfigs:
@@ -77,10 +81,19 @@ class WorkerConfigs:
         with self._lock:
             known = self._texts.get(asked.checksum)
             failed = next((self._failed[one][1] for one in asked.offers if one in self._failed), None)
+            again = self._look_again_seconds(asked)
         first = asked.offers[0].pod
         if known is not None:
             return WorkerConfig(known, first)
-        return failed or NoConfig(f"the config.json of worker pod {shown(first)} has not arrived yet; it is awaited")
+        told = failed or NoConfig(f"the config.json of worker pod {shown(first)} has not arrived yet; it is awaited")
+        return replace(told, look_again_seconds=again)
+
+    def _look_again_seconds(self, asked: Published) -> float:
+        """Soon while an answer is awaited, and sooner while somebody is left who never failed. Under the lock."""
+        failed = [offer in self._failed for offer in asked.offers]
+        if not any(failed) or not self._asked.isdisjoint(asked.offers):
+            return self._seconds
+        return ASK_AGAIN_SECONDS if all(failed) else REST_SECONDS
 
     def _next(self, asked: Published) -> Offer | None:
         """The worker to be asked now; None while one is, or what all say is known."""
