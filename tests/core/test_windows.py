@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from kvgate.api.pool import ChangeWindow
-from kvgate.core.windows import WindowError, next_opening, window_open
+from kvgate.core.windows import WindowError, next_closing, next_opening, window_open
 
 
 def window(schedule: str = "0 2 * * 6", duration: str = "4h", time_zone: str = "UTC") -> ChangeWindow:
@@ -102,6 +102,20 @@ def test_when_the_next_window_opens(windows: tuple[ChangeWindow, ...], now: str,
 
 
 @pytest.mark.parametrize(
+    ("windows", "now", "closes"),
+    [
+        pytest.param((), "2026-11-28T02:00:00", None, id="there is none"),
+        pytest.param((SATURDAY,), "2026-11-28T01:59:59", None, id="it is not open yet"),
+        pytest.param((SATURDAY,), "2026-11-28T02:00:00", "2026-11-28T06:00:00", id="when it just opened"),
+        pytest.param((SATURDAY,), "2026-11-28T06:00:00", None, id="it just closed"),
+        pytest.param((SATURDAY, BERLIN), "2026-11-28T03:00:00", "2026-11-28T05:00:00", id="the first of two"),
+    ],
+)
+def test_when_the_first_open_window_closes(windows: tuple[ChangeWindow, ...], now: str, closes: str | None) -> None:
+    assert next_closing(windows, at(now)) == (at(closes) if closes else None)
+
+
+@pytest.mark.parametrize(
     "broken",
     [
         pytest.param(window("61 2 * * *"), id="minute 61"),
@@ -113,6 +127,6 @@ def test_when_the_next_window_opens(windows: tuple[ChangeWindow, ...], now: str,
     ],
 )
 def test_a_window_that_says_no_time_is_an_error_that_shows_how_to_write_one(broken: ChangeWindow) -> None:
-    for look in (window_open, next_opening):
+    for look in (window_open, next_opening, next_closing):
         with pytest.raises(WindowError, match=r"changeWindows.*0 2 \* \* 6.*Europe/Berlin"):
             look((broken,), at("2026-11-28T03:00:00"))

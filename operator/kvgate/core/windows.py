@@ -22,8 +22,20 @@ def window_open(windows: Sequence[ChangeWindow], now: datetime) -> bool:
 
 
 def _inside(window: ChangeWindow, now: datetime) -> bool:
+    closes = _closes(window, now)
+    return closes is not None and now < closes
+
+
+def _closes(window: ChangeWindow, now: datetime) -> datetime | None:
+    """When the window closes that opened last, or when it closed."""
     last = _fire(window, now, reverse=True)
-    return last is not None and now < later(last.astimezone(UTC), window.duration.delta)
+    return None if last is None else later(last.astimezone(UTC), window.duration.delta)
+
+
+def next_closing(windows: Sequence[ChangeWindow], now: datetime) -> datetime | None:
+    """When the first of the windows that are open now closes; None when none is open."""
+    closings = (_closes(window, now) for window in windows)
+    return min((moment for moment in closings if moment is not None and now < moment), default=None)
 
 
 def next_opening(windows: Sequence[ChangeWindow], now: datetime) -> datetime | None:
