@@ -83,6 +83,9 @@ def test_an_event_queues(act: Callable[[Intake], None], keys: set[str]) -> None:
     assert set(added) == keys
 
 
+DEADLOCK = {"type": "KernelDeadlock", "status": "True"}
+
+
 def node(**changes: Any) -> dict[str, Any]:
     status = {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "10:00"}]}
     body = {
@@ -102,6 +105,8 @@ def node(**changes: Any) -> dict[str, Any]:
         pytest.param({"status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "10:05"}]}},
                      False, id="a heartbeat"),
         pytest.param({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}, True, id="no longer ready"),
+        pytest.param({"status": {"conditions": [{"type": "Ready", "status": "True"}, DEADLOCK]}}, True,
+                     id="a health tool's condition"),
         pytest.param({"spec": {"unschedulable": True}}, True, id="cordoned"),
         pytest.param({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}, True, id="tainted"),
         pytest.param({"metadata": {"uid": "n", "labels": {"pool": "prefill"}}}, True, id="another label"),

@@ -76,9 +76,12 @@ def worker(namespace: str, param: Intake, **_: Any) -> None:
 
 
 def node_facts(event: Document) -> Hashable:
-    """What of a node can change a plan or the age of evidence: who it is, where pods may run, whether it is ready."""
+    """What of a node can change a plan or the age of evidence: who it is, where pods may run, whether it is ready, and
+    what health tools say of it, by whichever conditions the operator's settings name."""
     body = at(event, "object")
-    ready = [c.get("status") for c in mappings(at(body, "status", "conditions")) if c.get("type") == "Ready"]
+    conditions = sorted(
+        (text(c.get("type")), text(c.get("status"))) for c in mappings(at(body, "status", "conditions"))
+    )
     return repr(
         (
             at(body, "metadata", "uid"),
@@ -88,7 +91,7 @@ def node_facts(event: Document) -> Hashable:
             at(body, "spec", "taints"),
             at(body, "status", "nodeInfo", "bootID"),
             at(body, "status", "nodeInfo", "kernelVersion"),
-            ready,
+            conditions,
         )
     )
 
