@@ -7,7 +7,7 @@ import kopf
 import pytest
 
 from kvgate.app.operator import handlers
-from kvgate.app.operator.intake import Intake
+from kvgate.app.operator.intake import Intake, Known
 
 OURS = {"apiVersion": "kvgate.dev/v1alpha1", "kind": "InferencePool", "name": "qwen3", "uid": "u"}
 
@@ -21,12 +21,20 @@ def known() -> tuple[Intake, list[str]]:
     added: list[str] = []
     intake = Intake(added.append)
     for namespace, name, target in (("a", "qwen3", "qwen3"), ("a", "llama", "llama"), ("b", "qwen3", "qwen3")):
-        intake.pool(namespace, name, target)
+        intake.pool(namespace, name, Known(target))
     added.clear()
     return intake, added
 
 
 POOL = event(spec={"targetRef": {"name": "qwen3"}})
+AB = {"routing": {"benchmark": {"targetRef": {"name": "staging"}}}}
+TRYING = event("ADDED", spec={"targetRef": {"name": "llama"}, "criteria": AB})
+
+
+def of(uid: str, target: str, type: str = "MODIFIED") -> dict[str, Any]:  # noqa: A002
+    return event(type, metadata={"uid": uid}, spec={"targetRef": {"name": target}})
+
+
 GAIE = {**OURS, "apiVersion": "inference.networking.k8s.io/v1"}
 ALL = {"a/qwen3", "a/llama", "b/qwen3"}
 
@@ -56,7 +64,9 @@ def node_event(body: dict[str, Any]) -> Act:
 
 
 CASES: list[tuple[str, Act, set[str]]] = [
-    ("a pool queues itself", pool(POOL, "new"), {"a/new"}),
+    ("a pool queues itself", pool(event(spec={"targetRef": {"name": "free"}}), "new"), {"a/new"}),
+    ("a pool that is new to a target queues those that are there", pool(POOL, "new"), {"a/new", "a/qwen3"}),
+    ("a pool that was known queues itself alone", pool(POOL, "qwen3"), {"a/qwen3"}),
     ("a pool whose target cannot be read queues itself too", pool(event(spec=3), "x"), {"a/x"}),
     ("a deleted pool queues itself and those of the same target", second_pool_comes_and_goes, {"a/second", "a/qwen3"}),
     ("a deleted pool that nobody heard of queues nothing", pool(event("DELETED"), "never"), set()),
@@ -73,6 +83,31 @@ CASES: list[tuple[str, Act, set[str]]] = [
     ("a new node queues all pools", node_event(event(metadata={"uid": "n"})), ALL),
     ("a deleted node queues all pools", node_event(event("DELETED")), ALL),
 ]  # fmt: skip
+
+
+def test_a_deployment_that_an_ab_would_run_on_queues_the_pool_that_asks_for_it() -> None:
+    intake, added = known()
+    handlers.pool(TRYING, "a", "llama", param=intake)
+    added.clear()
+    handlers.target("a", "staging", param=intake)
+    handlers.target("b", "staging", param=intake)
+
+    assert added == ["a/llama"]
+
+
+def test_a_pool_made_anew_is_not_forgotten_by_the_end_of_its_forerunner() -> None:
+    """Events of two objects are handled apart, so that the end of the one may come after the beginning of the other."""
+    intake, added = known()
+    handlers.pool(of("old", "llama"), "a", "twice", param=intake)
+    handlers.pool(of("old", "llama"), "a", "behind", param=intake)
+    added.clear()
+    handlers.pool(of("new", "gpt"), "a", "twice", param=intake)
+    assert set(added) == {"a/twice", "a/behind", "a/llama"}
+    handlers.pool(of("old", "llama", "DELETED"), "a", "twice", param=intake)
+    added.clear()
+    handlers.target("a", "gpt", param=intake)
+
+    assert added == ["a/twice"]
 
 
 @pytest.mark.parametrize(("act", "keys"), [pytest.param(act, keys, id=name) for name, act, keys in CASES])

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from kvgate.app.operator import main
+from kvgate.app.operator.intake import Known
 from kvgate.app.operator.leadership import Leadership
 from kvgate.app.operator.main import Operator, OperatorOptions
 from kvgate.app.operator.settings_file import SettingsFile
@@ -138,7 +139,7 @@ def test_when_its_settings_change_every_pool_is_looked_at(
     ground = MemoryGround(dict(resting))
     with trial(kubeconfig, OneLease(), ground, settings) as running:
         for key in keys:
-            running.operator._intake.pool("serving", key.partition("/")[2], "target")
+            running.operator._intake.pool("serving", key.partition("/")[2], Known("target"))
             until(lambda key=key: ground.count("write_status", key) == 1)  # type: ignore[misc]
         before = {key: ground.count("observe", key) for key in keys}
         settings.write_text("probe: {image: r.example.com/p:1}")

@@ -9,7 +9,7 @@ from typing import Any
 import kopf
 
 from kvgate.api.wire import GROUP, VERSION
-from kvgate.app.operator.intake import Intake
+from kvgate.app.operator.intake import Intake, Known
 from kvgate.dynamo.document import Document, at, mappings, text
 
 DYNAMO = "nvidia.com"
@@ -42,11 +42,14 @@ def _watched(target_version: str) -> tuple[tuple[str, str, str, Callable[..., No
 
 
 def pool(event: Document, namespace: str, name: str, param: Intake, **_: Any) -> None:
+    body = at(event, "object")
+    uid = text(at(body, "metadata", "uid"))
     if _is_gone(event):
-        param.pool_gone(f"{namespace}/{name}")
+        param.pool_gone(f"{namespace}/{name}", uid)
     else:
-        version = text(at(event, "object", "metadata", "resourceVersion")) if event.get("type") == "MODIFIED" else ""
-        param.pool(namespace, name, text(at(event, "object", "spec", "targetRef", "name")), version)
+        version = text(at(body, "metadata", "resourceVersion")) if event.get("type") == "MODIFIED" else ""
+        staging = text(at(body, "spec", "criteria", "routing", "benchmark", "targetRef", "name"))
+        param.pool(namespace, name, Known(text(at(body, "spec", "targetRef", "name")), uid, staging), version)
 
 
 def approval(event: Document, namespace: str, param: Intake, **_: Any) -> None:

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Known:
+    """A pool as its last event told it: the deployment that it aims at, and the one that its A/B would run on."""
+
+    target: str
+    uid: str = ""
+    staging: str = ""
 
 
 class Intake:
-    """Remembers which pool has which target, and queues the keys of the pools that an event may matter to.
+    """Remembers which pool has which deployments, and queues the keys of the pools that an event may matter to.
 
     It knows nothing else of the cluster: what was missed while a watch was down, the pool's own next turn finds.
     """
@@ -16,34 +26,41 @@ class Intake:
         """`written` is the version of a pool that this process wrote last: whoever wrote it knows what is due."""
         self._add = add
         self._written = written
-        self._targets: dict[str, str] = {}
+        self._pools: dict[str, Known] = {}
         self._nodes: dict[str, Hashable] = {}
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         """How many pools there are."""
-        return len(self._targets)
+        return len(self._pools)
 
-    def pool(self, namespace: str, name: str, target: str, changed_to: str = "") -> None:
-        """A pool appeared or changed, to this version."""
+    def pool(self, namespace: str, name: str, found: Known, changed_to: str = "") -> None:
+        """A pool appeared or changed, to this version. One that is new is looked at with those of the same target, for
+        it may be the older one: creation times are whole seconds. So are those that waited behind its forerunner."""
         key = f"{namespace}/{name}"
         with self._lock:
-            self._targets[key] = target
+            before = self._pools.get(key)
+            self._pools[key] = found
         if not changed_to or changed_to != self._written(key):
             self._add(key)
+        if before is None or (before.uid, before.target) != (found.uid, found.target):
+            aims = {found.target} | ({before.target} if before else set())
+            self._queue(lambda other, known: other != key and known.target in aims and _lies_in(other, namespace))
 
-    def pool_gone(self, key: str) -> None:
+    def pool_gone(self, key: str, uid: str = "") -> None:
         """A pool is gone: those that waited behind it for the same target are looked at, and it once more itself, so
-        that whoever turns it learns that it is gone."""
+        that whoever turns it learns that it is gone. Where `uid` is given, another of the same name stays known."""
         with self._lock:
-            target = self._targets.pop(key, None)
-        if target is not None:
-            self._add(key)
-            self.target(key.partition("/")[0], target)
+            found = self._pools.get(key)
+            if found is None or (uid and found.uid and uid != found.uid):
+                return
+            del self._pools[key]
+        self._add(key)
+        self.target(key.partition("/")[0], found.target)
 
     def target(self, namespace: str, name: str) -> None:
         """A deployment appeared, changed or went."""
-        self._queue(lambda key, target: target == name and _lies_in(key, namespace))
+        self._queue(lambda key, known: name in {known.target, known.staging} and _lies_in(key, namespace))
 
     def namespace(self, namespace: str) -> None:
         """Something changed that any pool of the namespace may depend on."""
@@ -68,11 +85,11 @@ class Intake:
 
     def everything(self) -> None:
         """Something changed that any pool may depend on, such as the operator's settings."""
-        self._queue(lambda _key, _target: True)
+        self._queue(lambda _key, _known: True)
 
-    def _queue(self, concerns: Callable[[str, str], bool]) -> None:
+    def _queue(self, concerns: Callable[[str, Known], bool]) -> None:
         with self._lock:
-            keys = [key for key, target in self._targets.items() if concerns(key, target)]
+            keys = [key for key, known in self._pools.items() if concerns(key, known)]
         for key in keys:
             self._add(key)
 
