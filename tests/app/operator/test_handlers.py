@@ -209,3 +209,21 @@ def test_who_wrote_the_pool(type_: str | None, version: str, queued: list[str]) 
     handlers.pool(body, "a", "qwen3", param=intake)
     assert added == queued
     assert len(intake) == 1
+
+
+def test_a_list_that_a_watch_begins_anew_with_queues_all_pools_once_for_what_went_meanwhile() -> None:
+    """No event tells of an approval, a node or a deployment that was deleted in the gap."""
+    moments, added = [0.0], list[str]()
+    intake = Intake(added.append, monotonic=lambda: moments[0])
+    intake.pool("a", "qwen3", Known("qwen3"))
+
+    def told(second: float, type: str | None) -> bool:  # noqa: A002
+        moments[0] = second
+        added.clear()
+        listing = handlers.listing("gateapprovals", handlers.approval)
+        listing(event=event(type, spec={"poolRef": {"name": "later"}}), namespace="a", param=intake)
+        assert "a/later" in added
+        return "a/qwen3" in added
+
+    assert [told(0, None), told(20, None), told(45, None), told(90, "MODIFIED")] == [False] * 4
+    assert [told(400, None), told(401, None), told(402, "ADDED")] == [True, False, False]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Hashable
+from functools import wraps
 from typing import Any
 
 import kopf
@@ -19,7 +20,21 @@ POOL_KIND = "InferencePool"
 def register(registry: kopf.OperatorRegistry, intake: Intake, target_version: str = "v1beta1") -> None:
     """Group, version and plural are always said: other groups have kinds of the same names."""
     for group, version, plural, handler in _watched(target_version):
-        kopf.on.event(group=group, version=version, plural=plural, registry=registry, param=intake)(handler)
+        told = handler if handler in {pool, job} else listing(plural, handler)
+        kopf.on.event(group=group, version=version, plural=plural, registry=registry, param=intake)(told)
+
+
+def listing(kind: str, handler: Callable[..., None]) -> Callable[..., None]:
+    """The handler, which tells too that an object came by a list: kopf gives such an event no type. It needs no telling
+    of pools, for each one that is listed is looked at, nor of Jobs, for a sweep looks after its own."""
+
+    @wraps(handler)
+    def told(event: Document, param: Intake, **rest: Any) -> None:
+        if event.get("type") is None:
+            param.listed(kind)
+        handler(event=event, param=param, **rest)
+
+    return told
 
 
 def log_in(registry: kopf.OperatorRegistry, kubeconfig: str) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+
+ONE_LIST_SECONDS = 30.0
+"""Objects of a list come no further apart, however busy the process is: what comes later is of another list."""
 
 
 @dataclass(frozen=True)
@@ -19,13 +23,20 @@ class Known:
 class Intake:
     """Remembers which pool has which deployments, and queues the keys of the pools that an event may matter to.
 
-    It knows nothing else of the cluster: what was missed while a watch was down, the pool's own next turn finds.
+    It knows nothing else of the cluster: what was missed while a watch was down, the pools' next turns find.
     """
 
-    def __init__(self, add: Callable[[str], None], written: Callable[[str], str] = lambda _: "") -> None:
+    def __init__(
+        self,
+        add: Callable[[str], None],
+        written: Callable[[str], str] = lambda _: "",
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         """`written` is the version of a pool that this process wrote last: whoever wrote it knows what is due."""
         self._add = add
         self._written = written
+        self._monotonic = monotonic
+        self._listed: dict[str, float] = {}
         self._pools: dict[str, Known] = {}
         self._nodes: dict[str, Hashable] = {}
         self._lock = threading.Lock()
@@ -33,6 +44,15 @@ class Intake:
     def __len__(self) -> int:
         """How many pools there are."""
         return len(self._pools)
+
+    def listed(self, kind: str) -> None:
+        """An object came by a list, with which each watch begins. One that begins anew missed what was deleted in
+        between, which no event tells of: all pools are looked at, once for each list."""
+        now = self._monotonic()
+        with self._lock:
+            last, self._listed[kind] = self._listed.get(kind), now
+        if last is not None and now - last >= ONE_LIST_SECONDS:
+            self.everything()
 
     def pool(self, namespace: str, name: str, found: Known, changed_to: str = "") -> None:
         """A pool appeared or changed, to this version. One that is new is looked at with those of the same target, for
