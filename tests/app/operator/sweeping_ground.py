@@ -44,7 +44,6 @@ class SweepingGround(MemoryGround):
     began: list[str] = field(default_factory=list)
     evidence: dict[str, tuple[Evidence, ...]] = field(default_factory=dict)
     walks: dict[str, float] = field(default_factory=dict)
-    uids: dict[str, str] = field(default_factory=dict)
     slots: SweepSlots = field(init=False)
 
     def __post_init__(self) -> None:
@@ -60,9 +59,8 @@ class SweepingGround(MemoryGround):
         try:
             pool, world = super().observe(key)
         except PoolGoneError:
-            self.slots.forget(self.uids.pop(key, ""))
+            self.slots.gone(key)
             raise
-        self.uids[key] = pool.uid
         fence = pool.status.sweep
         jobs = (SweepJob(node="p1", name="job", uid="job-uid"),)
         walking = self.walks.get(pool.uid)

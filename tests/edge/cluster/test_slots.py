@@ -144,6 +144,13 @@ def test_a_pool_that_is_seen_for_the_first_time_while_the_pools_are_listed_is_no
     assert bench.waits().startswith("pool team/b sweeps now")
 
 
+def test_a_pool_that_went_before_this_process_read_it_is_counted_no_longer() -> None:
+    bench = Bench([body("b"), body("c")])
+    assert bench.waits(2)
+    bench.slots.gone("team/b")
+    assert (bench.waits(2), bench.waits(1).startswith("pool team/c sweeps"), bench.lists) == ("", True, 1)
+
+
 def test_a_list_that_cannot_be_had_leaves_what_was_known() -> None:
     bench = Bench([body("b")])
     assert bench.waits()

@@ -93,6 +93,7 @@ class ClusterGround:
             pool = read_all(self._client, namespace, name, self._policy().allowed_nodes)
         except PoolGoneError:
             self._forget(key)
+            self._sweeps.gone(key)
             raise
         except StatusUnreadableError as error:
             self._unreadable.tell(error)

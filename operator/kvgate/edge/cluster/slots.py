@@ -79,6 +79,13 @@ class SweepSlots:
         """The pool is gone, and its sweep with it."""
         self._learn(uid, None)
 
+    def gone(self, key: str) -> None:
+        """There is no pool of this key. One that went before this process had read it is known by the list alone."""
+        with self._guard:
+            known = [uid for uid, fence in self._fences.items() if fence.key == key]
+        for uid in known:
+            self._learn(uid, None)
+
     def _learn(self, uid: str, fence: _Fence | None) -> None:
         with self._guard:
             self._fences = _with(self._fences, {uid: fence})

@@ -52,6 +52,9 @@ class SweepGround:
             least_sweep_interval=policy.least_interval,
         )
 
+    def gone(self, key: str) -> None:
+        self._slots.gone(key)
+
     def forget(self, uid: str) -> None:
         self._slots.forget(uid)
         self._faults.forget(uid)
