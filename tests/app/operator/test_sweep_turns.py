@@ -175,5 +175,16 @@ def test_who_is_called_when_a_sweep_ends(events: list[tuple[str, Turn | None]], 
         if turn is None:
             line.gone(key)
         else:
-            line.after(key, turn)
+            line.after(key, turn, line.calls)
+    assert found == called
+
+
+@pytest.mark.parametrize(("turn", "called"), [(WAITS, ["b"]), (IDLE, []), (BEGAN, [])])
+def test_who_looked_before_a_sweep_ended_and_stands_in_line_after_it_is_called(turn: Turn, called: list[str]) -> None:
+    found: list[str] = []
+    line = WaitingLine(found.append)
+    seen = line.calls
+    line.after("a", ENDED, seen)
+    line.after("b", turn, seen)
+    line.after("b", turn, line.calls)
     assert found == called

@@ -19,12 +19,21 @@ class WaitingLine:
     def __init__(self, call: Callable[[str], None]) -> None:
         self._call = call
         self._waiting: dict[str, Line] = {}
+        self._calls = 0
         self._lock = threading.Lock()
 
-    def after(self, key: str, turn: Turn) -> None:
-        """A pool had its turn."""
+    @property
+    def calls(self) -> int:
+        """How often somebody was to be called so far."""
+        return self._calls
+
+    def after(self, key: str, turn: Turn, calls: int) -> None:
+        """A pool had its turn, which began after so many calls. Who comes to stand in line while somebody was called
+        may have looked before, and is called itself."""
         ended = turn.pool.status.sweep is not None and turn.decision.status.sweep is None
         stood = self._placed(key, turn.decision.line)
+        if turn.decision.line and not stood and calls != self._calls:
+            self._call(key)
         if ended or (stood and not turn.decision.line):
             self._call_first()
 
@@ -45,6 +54,7 @@ class WaitingLine:
 
     def _call_first(self) -> None:
         with self._lock:
+            self._calls += 1
             front = (key for key, line in self._waiting.items() if line is Line.FRONT)
             first = next(front, None) or next(iter(self._waiting), None)
         if first is not None:

@@ -85,9 +85,10 @@ class Workers:
 
     def _turn(self, key: str) -> Next:
         office = self._office
-        began = office.monotonic()
+        began, calls = office.monotonic(), self._line.calls
         try:
             done = turn(office.ground, key, office.clock, audited)
+            self._line.after(key, done, calls)
             after_seconds = min(max(self._rest_of(done), SOONEST_SECONDS), LATEST_SECONDS)
         except NotLeadingError:
             return Next(0.0)
@@ -103,7 +104,6 @@ class Workers:
             return after
         self._failures.pop(key, None)
         office.meters.turned(key, office.monotonic() - began)
-        self._line.after(key, done)
         return Next(after_seconds)
 
     def _rest_of(self, done: Turn) -> float:
