@@ -136,7 +136,7 @@ def _standing(values: dict[str, object]) -> Standing:
     seconds, most = values.get("seconds"), values.get("most_bytes")
     return Standing(
         run=str(values.get("run", ""))[:128],
-        node=str(values.get("node", ""))[:253],
+        node=str(values.get("node", ""))[:255],
         round=_whole(values.get("round")),
         state=State(str(values.get("state"))),
         position=_whole(values.get("position")),

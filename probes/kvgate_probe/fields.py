@@ -46,8 +46,8 @@ class Fields:
 
     def name(self, key: str) -> str:
         value = self.text(key)
-        if not 1 <= len(value) <= 253 or not value.isprintable():
-            raise WireError(f"{self.what}: {key} must be 1 to 253 printable characters")
+        if not 1 <= len(value) <= 255 or not value.isprintable():
+            raise WireError(f"{self.what}: {key} must be 1 to 255 printable characters")
         return value
 
     def one_of(self, key: str, kinds: type[Enum]) -> str:

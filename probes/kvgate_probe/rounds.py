@@ -7,13 +7,14 @@ import sys
 import zlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain, pairwise
 from typing import Protocol, overload
 
 from kvgate_probe.fields import WireError
+from kvgate_probe.seats import companion_of, is_companion, node_of
 
 MOST_NODES = 1 << 16
 MOST_UNPACKED_BYTES = 64 * 1024 * 1024
@@ -89,6 +90,12 @@ class Rounds(Sequence[tuple[Pair, ...]]):
             return ()
         return tuple(self.nodes[number] for number in sorted(set(self._partners[place])))
 
+    def of_any(self, places: Set[int]) -> Iterator[int]:
+        """The rounds that any of these takes part in, by their places in the list of nodes."""
+        for number, (sources, destinations) in enumerate(self._rounds):
+            if not (places.isdisjoint(sources) and places.isdisjoint(destinations)):
+                yield number
+
     def sent_by(self, node: str) -> int:
         """How many of the pairs the node is the source of."""
         return sum(pair.source == node for _, _, pair in self.of_node(node))
@@ -137,7 +144,31 @@ class Rounds(Sequence[tuple[Pair, ...]]):
         if len(nodes) > MOST_NODES or any(a >= b for a, b in pairwise(nodes)):
             raise WireError("schedule: nodes must be sorted, each once")
         rounds = [_checked(n, numbers, len(nodes)) for n, numbers in enumerate(_read(_inflated(text)))]
-        return cls(tuple(nodes), rounds)
+        found = cls(tuple(nodes), rounds)
+        _refuse_crowded(found)
+        return found
+
+
+def refuse_strangers(pairs: Iterable[Pair], where: str) -> None:
+    """Raises WireError where a companion meets another node than its own, or a node of these pairs is in two tests."""
+    seen: set[str] = set()
+    for pair in pairs:
+        ends = {node_of(pair.source), node_of(pair.destination)}
+        own = pair.destination == companion_of(pair.source)
+        if not own and (is_companion(pair.source) or is_companion(pair.destination)):
+            raise WireError(f"{where} has a companion that meets another than its own node's walker")
+        if seen & ends:
+            raise WireError(f"{where} has a node in two tests")
+        seen |= ends
+
+
+def _refuse_crowded(rounds: Rounds) -> None:
+    """Only rounds that companions are in can have a node in two tests of walkers that are not the same."""
+    second = {number for number, name in enumerate(rounds.nodes) if is_companion(name)}
+    if not second:
+        return
+    for place in rounds.of_any(second):
+        refuse_strangers(rounds[place], f"schedule: rounds[{place}]")
 
 
 def _split(pairs: Sequence[tuple[int, int]]) -> _Round:

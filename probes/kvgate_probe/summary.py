@@ -30,7 +30,7 @@ def encode_summary(summary: Summary) -> str:
         {
             "kvgateProbe": WIRE_VERSION,
             "runID": _plain(summary.run_id, 253),
-            "node": _plain(summary.node, 253),
+            "node": _plain(summary.node, 255),
             "planned": summary.planned,
             "measured": summary.measured,
             "troubled": summary.troubled,

@@ -10,7 +10,7 @@ from hashlib import sha256
 
 from kvgate_probe.fields import Fields, WireError
 from kvgate_probe.rounds import Pair as Pair  # noqa: PLC0414 - one of the wire's words
-from kvgate_probe.rounds import Rounds
+from kvgate_probe.rounds import Rounds, refuse_strangers
 
 WIRE_VERSION = 1
 LIMITED_VERSION = 2
@@ -443,8 +443,8 @@ def dump(document: Mapping[str, object]) -> str:
 
 def _packed_rounds(reader: Fields) -> Rounds:
     nodes = reader.items("nodes")
-    if not all(isinstance(name, str) and 1 <= len(name) <= 253 and name.isprintable() for name in nodes):
-        raise WireError("schedule: nodes must be names of 1 to 253 printable characters")
+    if not all(isinstance(name, str) and 1 <= len(name) <= 255 and name.isprintable() for name in nodes):
+        raise WireError("schedule: nodes must be names of 1 to 255 printable characters")
     return Rounds.unpacked([str(name) for name in nodes], reader.text("packed"))
 
 
@@ -459,6 +459,7 @@ def _round(reader: Fields, number: int, entry: object) -> tuple[Pair, ...]:
     nodes = [node for pair in pairs for node in (pair.source, pair.destination)]
     if len(nodes) != len(set(nodes)):
         raise WireError(f"{reader.what}: rounds[{number}] has a node in two tests")
+    refuse_strangers(pairs, f"{reader.what}: rounds[{number}]")
     return pairs
 
 

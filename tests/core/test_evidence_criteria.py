@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
 
 from kvgate.api.words import Outcome, Phase
 from kvgate.core import evidence_criteria as criteria
-from kvgate.core.evidence import Evidence, Failure, FailureKind, NodeIdentity, Sample
+from kvgate.core.evidence import Evidence, Failure, FailureKind, NodeIdentity, Path, Sample
 from kvgate.core.findings import Finding
 from kvgate.core.judging import Case
 from tests.core.cases import (
@@ -179,6 +179,41 @@ def test_the_node_that_changed_is_named() -> None:
     assert "d1" in criteria.nodes_unchanged(one_node(boot_id="boot-2")).message
 
 
+def path_of(samples: Sequence[Sample]) -> tuple[Path, ...]:
+    return tuple(sample.path for sample in samples)
+
+
+OWN_SLOW = [sample("a→a", 8e9), sample("b→b", 8e9), sample("c→c", 1e9)]
+FAR_FAST = [*(sample(f"{n}→{n}", 1e9) for n in "abc"), sample("a→b", 9e9), sample("b→a", 9e9)]
+
+
+def test_a_slow_path_within_a_node_is_told_with_the_node_and_both_numbers() -> None:
+    on = nodes(("a", "b", "c"), ("a", "b", "c"))
+    told = criteria.own_alike(case(on=on, measured=evidence(OWN_SLOW, planned=path_of(OWN_SLOW)))).message
+    assert "node c carries 1.0 GB/s" in told
+    assert "8.0 GB/s" in told
+
+
+@pytest.mark.parametrize(
+    ("samples", "outcome", "reason"),
+    [
+        pytest.param(OWN_SLOW, Outcome.INCONCLUSIVE, "SameNodeSlow", id="slower than half of its own class"),
+        pytest.param(FAR_FAST, Outcome.PASS, "SameNodesAlike", id="a faster wire between nodes is no measure of it"),
+    ],
+)
+def test_own_alike(samples: list[Sample], outcome: Outcome, reason: str) -> None:
+    on = nodes(("a", "b", "c"), ("a", "b", "c"))
+    seen = case(on=on, measured=evidence(samples, planned=path_of(samples)))
+    assert found(criteria.own_alike(seen)) == (outcome, reason)
+
+
+def test_a_slow_path_within_a_node_is_no_outlier_of_those_between_nodes() -> None:
+    samples = [sample("a→b", 9e9), sample("b→a", 9e9), sample("a→a", 1e9), sample("b→b", 1e9)]
+    seen = case(on=nodes(("a", "b"), ("a", "b")), measured=evidence(samples, planned=path_of(samples)))
+    assert found(criteria.no_outlier(seen)) == (Outcome.PASS, "PathsAlike")
+    assert seen.judged_bytes_per_second == 1e9
+
+
 @pytest.mark.parametrize(
     ("seen", "outcome", "reason"),
     [
@@ -187,13 +222,19 @@ def test_the_node_that_changed_is_named() -> None:
             case(on=nodes(("a", "b"), ("b", "c"))),
             Outcome.INCONCLUSIVE,
             "SameNodeUnmeasured",
-            id="one node with both roles",
+            id="one node with both roles, and a report that has no word of it",
         ),
         pytest.param(
             case(on=nodes(("a",), ("a",)), measured=evidence([sample("a→a", 8e9)], planned=(path("a→a"),))),
+            Outcome.PASS,
+            "SameNodeMeasured",
+            id="measured between two pods of the node",
+        ),
+        pytest.param(
+            case(on=replace(nodes(("a",), ("a",)), unpaired="the owner must"), measured=None),
             Outcome.INCONCLUSIVE,
             "SameNodeUnmeasured",
-            id="evidence from a node to itself is loopback, not a measurement",
+            id="no second pod can stand there",
         ),
         pytest.param(
             case({"criteria.disaggregation.minCoverage": "1%"}, on=nodes(("a", "b"), ("b", "c"))),
@@ -262,7 +303,7 @@ def test_a_gap_says_the_path_the_reason_the_numbers_and_who_must_look() -> None:
 
 def test_paths_that_the_operators_limit_on_bytes_left_out_name_it_with_numbers_and_the_administrator() -> None:
     spent = Failure(FailureKind.BYTE_BUDGET_SPENT, "p1: 90 of the 100 bytes of this sender are sent")
-    left_out = dataclasses.replace(failed("p1→d1", spent.kind), failure=spent)
+    left_out = replace(failed("p1→d1", spent.kind), failure=spent)
     message = criteria.paths_covered(case(measured=swept(left_out))).message
     for part in ("p1→d1 (ByteBudgetSpent)", "90 of the 100 bytes", "1 of them", "administrator", "maxBytesPerSweep"):
         assert part in message
@@ -271,7 +312,7 @@ def test_paths_that_the_operators_limit_on_bytes_left_out_name_it_with_numbers_a
 
 def test_paths_that_were_measured_on_another_network_are_unmeasured_with_the_reason_and_who_must_act() -> None:
     away = Failure(FailureKind.OTHER_NETWORK, "d1: the worker is on the host network: the administrator must act")
-    found = criteria.paths_covered(case(measured=swept(dataclasses.replace(failed("p1→d1", away.kind), failure=away))))
+    found = criteria.paths_covered(case(measured=swept(replace(failed("p1→d1", away.kind), failure=away))))
     assert (found.outcome, found.reason) == (Outcome.INCONCLUSIVE, "Unmeasured")
     for part in ("p1→d1 (OtherNetwork)", "1 of them", "workers' own network", away.message):
         assert part in found.message
@@ -397,7 +438,7 @@ def test_layers_measured(seen: Case, outcome: Outcome, reason: str) -> None:
 def test_where_the_transport_holds_paths_back_the_segment_size_is_advised(
     share: float, transport: str, *, advised: bool
 ) -> None:
-    reads = [dataclasses.replace(endpoint(one, share * 1e9), transport=transport) for one in PATHS]
+    reads = [replace(endpoint(one, share * 1e9), transport=transport) for one in PATHS]
     message = criteria.layers_measured(case(measured=evidence([*everywhere(1e9), *reads]))).message
     assert ("UCX_TCP_TX_SEG_SIZE" in message) is advised
 

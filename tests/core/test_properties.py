@@ -444,6 +444,7 @@ def test_no_sweep_is_started_for_a_pool_that_must_not_act(scene: tuple[Pool, Wor
     sweeps = [step for step in decision.steps if isinstance(step, Measure)]
     if pool.spec.suspend or pool.deleted or world.claimed_by:
         assert sweeps == []
-    assert all(not path.same_node for sweep in sweeps for path in sweep.paths)
+    if world.nodes.unpaired:
+        assert all(not path.same_node for sweep in sweeps for path in sweep.paths)
     if pool.status.sweep is None:
         assert not (sweeps and decision.patches)

@@ -139,15 +139,19 @@ def test_a_path_without_a_sample_stays_without_a_number() -> None:
 
 
 @pytest.mark.parametrize(
-    "on_itself",
+    ("on_itself", "rate", "dead"),
     [
-        pytest.param(sample("n1→n1", 8e9), id="loopback speed"),
-        pytest.param(failed("n1→n1", FailureKind.NO_ROUTE), id="a failure"),
+        pytest.param(sample("n1→n1", 8e9), 8e9, False, id="a number"),
+        pytest.param(failed("n1→n1", FailureKind.NO_ROUTE), None, True, id="a failure of the path"),
+        pytest.param(failed("n1→n1", FailureKind.ADDRESS_UNKNOWN), None, False, id="a companion that never came"),
     ],
 )
-def test_a_sample_from_a_node_to_itself_says_nothing(on_itself: Sample) -> None:
-    found = fabric(evidence([on_itself]), (path("n1→n1"),)).paths[0]
-    assert (found.bytes_per_second, found.unreachable) == (None, None)
+def test_a_sample_from_a_node_to_itself_counts_as_any(on_itself: Sample, rate: float | None, dead: bool) -> None:
+    whole = fabric(evidence([on_itself]), (path("n1→n1"), path("n1→n2")))
+    found = whole.paths[0]
+    assert (found.bytes_per_second, found.unreachable is not None) == (rate, dead)
+    assert [p.path for p in whole.apart.paths] == [path("n1→n2")]
+    assert whole.own.paths == (found,)
 
 
 def test_paths_that_are_not_in_use_do_not_count() -> None:

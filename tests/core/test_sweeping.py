@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -58,7 +59,9 @@ NOT_DUE: dict[str, Change] = {
     "the pool is being deleted": lambda s: s.but(evidence=(), deleted=True),
     "nothing is gated": lambda s: s.asking(criteria={}).but(evidence=()),
     "no node matches": lambda s: s.but(evidence=(), nodes=cases.nodes(prefill=(), decode=())),
-    "only one node, with both roles": lambda s: s.but(evidence=(), nodes=cases.nodes(("a",), ("a",))),
+    "only one node, with both roles and room for one walker": lambda s: s.but(
+        evidence=(), nodes=replace(cases.nodes(("a",), ("a",)), unpaired="the owner must")
+    ),
     "a failure of what is off": lambda s: s.measured(SLOW),
     "a confirmed failure that nothing can close": lambda s: (
         opened(s).asking(mode="Observe").measured(SLOW).later(minutes=1).measured(SLOW)
@@ -76,10 +79,19 @@ def test_not_due(change: Change) -> None:
     assert measure(scene) is None
 
 
-def test_a_sweep_covers_every_path_in_use_and_none_from_a_node_to_itself() -> None:
-    step = measure(Scene(evidence=(), nodes=cases.nodes(prefill=("p1", "both"), decode=("d1", "both"))))
+@pytest.mark.parametrize(
+    ("unpaired", "own"),
+    [
+        pytest.param("", (Path("both", "both"),), id="between two pods of a node that both kinds of workers may use"),
+        pytest.param("the owner must", (), id="not where no second pod can stand there"),
+    ],
+)
+def test_a_sweep_covers_every_path_in_use(unpaired: str, own: tuple[Path, ...]) -> None:
+    nodes = replace(cases.nodes(prefill=("p1", "both"), decode=("d1", "both")), unpaired=unpaired)
+    step = measure(Scene(evidence=(), nodes=nodes))
     assert step is not None
-    assert step.paths == (Path("p1", "d1"), Path("p1", "both"), Path("both", "d1"))
+    assert step.paths == (Path("p1", "d1"), Path("p1", "both"), Path("both", "d1"), *own)
+    assert step.in_use == len(step.paths)
 
 
 def test_the_kv_transport_is_asked_for_pieces_as_the_model_has_them_or_the_pool_says() -> None:

@@ -51,4 +51,4 @@ def test_only_labels_that_tell_places_are_kept_narrowest_first() -> None:
     labels = {ZONE: "z1", "app": "x", RACK: "r1", REGION: ""}
     assert located(labels) == ((RACK, "r1"), (ZONE, "z1"))
     assert list(KEYS).index(RACK) < list(KEYS).index(ZONE)
-    assert places((NodeIdentity("a", labels=located(labels)),)).stratum(path("a→a")) == "same rack"
+    assert places((NodeIdentity("a", labels=located(labels)),)).stratum(path("a→a")) == "same node"

@@ -14,7 +14,7 @@ import yaml
 
 from kvgate.api.validate import is_ours, validate
 from kvgate.app.cli import cli, main
-from kvgate.edge.nodes import LOOPBACK, NETWORK_NAMESPACE, PACED, NodeView, read_node
+from kvgate.edge.nodes import COMPANION, LOOPBACK, NETWORK_NAMESPACE, PACED, NodeView, read_node
 from kvgate_probe.__main__ import _parser
 from tests.docs import pages
 from tests.docs.pages import ROOT, Block
@@ -182,7 +182,7 @@ def test_every_command_is_explained() -> None:
 
 def test_the_annotations_of_nodes_are_those_of_the_code() -> None:
     rows = pages.rows(pages.page("cli.md"), "annotation")
-    assert [row.word for row in rows] == [NETWORK_NAMESPACE, LOOPBACK, PACED]
+    assert [row.word for row in rows] == [NETWORK_NAMESPACE, COMPANION, LOOPBACK, PACED]
 
 
 def test_every_message_that_the_runbook_quotes_is_one_of_the_code() -> None:

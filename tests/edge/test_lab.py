@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from kvgate.api.words import Phase
+from kvgate.core.evidence import FailureKind, Sample
 from kvgate.core.evidence import Path as NodePath
-from kvgate.core.evidence import Sample
 from kvgate.edge.errors import EdgeError
 from kvgate.edge.lab import LabNode, clear_leftovers, lab, require, shape, user_namespaces_work
 from kvgate.edge.localjobs import Host, run_walkers
-from kvgate.probe.plan import LinkTest
+from kvgate.probe.plan import LinkTest, plan_paths
 from kvgate.probe.results import Setting, read_logs
 from tests.probe.matrix import plan_sweep
 
@@ -49,6 +49,16 @@ def measure(nodes: tuple[LabNode, ...], source: str, destination: str) -> Sample
     assert walked.problems == ()
     addresses = {node.name: frozenset({node.address}) for node in ends}
     (sample,) = read_logs(plan.schedule, walked.logs, Setting(datetime.now(UTC), addresses)).samples
+    return sample
+
+
+def paired(hosts: tuple[Host, Host], addresses: dict[str, frozenset[str]], *, loopback: bool) -> Sample:
+    """What a node's walker and its companion measure."""
+    test = LinkTest(duration_seconds=1, streams=1, port=hosts[0].port)
+    plan = plan_paths("run", "uid", [NodePath("n", "n")], test, Phase.ISOLATED)
+    walked = run_walkers(plan.schedule, hosts, 30)
+    setting = Setting(datetime.now(UTC), addresses, loopback=loopback)
+    (sample,) = read_logs(plan.schedule, walked.logs, setting).samples
     return sample
 
 
@@ -194,3 +204,23 @@ def test_in_a_user_namespace_the_links_are_the_same() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=90)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) == pytest.approx(1, rel=0.05)
+
+
+@as_root
+def test_two_pods_of_one_node_are_measured_over_the_bridge_between_them(nodes: tuple[LabNode, ...]) -> None:
+    one, other = nodes[:2]
+    hosts = Host("n", one.address, 5201, one.namespace), Host("n/2", other.address, 5201, other.namespace)
+    known = {"n": frozenset({one.address}), "n/2": frozenset({other.address})}
+    sample = paired(hosts, known, loopback=False)
+    assert sample.failure is None
+    assert sample.path == NodePath("n", "n")
+    assert sample.interface == "eth0"
+    assert sample.bytes_per_second == pytest.approx(GIGABIT / 8 * PAYLOAD_SHARE, rel=0.1)
+
+
+@pytest.mark.parametrize("loopback", [pytest.param(False, id="ever"), pytest.param(True, id="where loopback may be")])
+def test_a_node_that_reaches_its_companion_by_loopback_is_refused(loopback: bool) -> None:
+    hosts = Host("n", "127.0.0.1", 5301), Host("n/2", "127.0.0.1", 5321)
+    sample = paired(hosts, {}, loopback=loopback)
+    assert sample.failure is not None
+    assert sample.failure.kind is FailureKind.WRONG_HOST

@@ -12,8 +12,8 @@ from kvgate.probe.plan import LinkTest, SweepPlan, plan_paths
 
 
 def matrix(prefill: Iterable[str], decode: Iterable[str]) -> list[Path]:
-    """Every prefill → decode path once."""
-    return [Path(a, b) for a, b in product(set(prefill), set(decode))]
+    """Every prefill → decode path between two nodes once."""
+    return [Path(a, b) for a, b in product(set(prefill), set(decode)) if a != b]
 
 
 def rounds_between(prefill: Iterable[str], decode: Iterable[str]) -> Rounds:

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from kvgate.core.at_once import AtOnce
 from kvgate.core.evidence import Path
 from kvgate.probe.colouring import rounds_of
+from kvgate.probe.limits import within
 from tests.probe.matrix import rounds_between
 
 NODES = [f"n{number:02}" for number in range(64)]
@@ -42,6 +44,7 @@ def ways(sources: Iterable[str], destinations: Iterable[str]) -> list[Path]:
     return [Path(a, b) for a, b in product(sources, destinations) if a != b]
 
 
+SOME = st.sets(st.sampled_from(NODES[:12]))
 SIZES = st.integers(min_value=1, max_value=32)
 SHARES, SEEDS = st.floats(min_value=0, max_value=1), st.integers(min_value=0, max_value=10_000)
 
@@ -159,9 +162,20 @@ def test_rounds_do_not_depend_on_the_order_of_the_paths() -> None:
     assert rounds_of(wanted) == rounds_of(reversed(wanted)) == rounds_of([*wanted, *wanted])
 
 
-def test_a_path_from_a_node_to_itself_is_in_no_round() -> None:
-    assert rounds_of([Path("a", "a"), Path("a", "b")]) == ((Path("a", "b"),),)
-    assert rounds_of([Path("a", "a")]) == ()
+def test_paths_from_a_node_to_itself_share_the_last_round_where_nobody_else_waits_for_a_companion() -> None:
+    assert rounds_of([Path("a", "a"), Path("a", "b")]) == ((Path("a", "b"),), (Path("a", "a"),))
+    assert rounds_of([Path("b", "b"), Path("a", "a")]) == ((Path("a", "a"), Path("b", "b")),)
+
+
+@settings(deadline=None, max_examples=100)
+@given(prefill=SOME, decode=SOME, most=st.integers(1, 5))
+def test_a_node_is_in_one_test_at_a_time_also_with_itself(prefill: set[str], decode: set[str], most: int) -> None:
+    wanted = set(product(prefill, decode))
+    rounds = within(rounds_of(Path(*path) for path in wanted), AtOnce(most))
+    assert sorted(path for paths in rounds for path in paths) == sorted(wanted)
+    for paths in rounds:
+        busy = [node for path in paths for node in {path.source, path.destination}]
+        assert len(busy) == len(set(busy))
 
 
 def test_one_node_less_on_one_side_of_a_whole_product_takes_no_round_more_than_vizing_promises() -> None:

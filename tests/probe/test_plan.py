@@ -15,7 +15,8 @@ from kvgate.api.words import Phase
 from kvgate.core.at_once import Apart, AtOnce, PlaceLimit
 from kvgate.core.evidence import Path
 from kvgate.core.steps import Measure
-from kvgate.probe.plan import MOST_ROUNDS_ALONE, LinkTest, plan_phases
+from kvgate.probe.plan import MOST_ROUNDS_ALONE, LinkTest, plan_paths, plan_phases
+from kvgate_probe.fields import WireError
 from kvgate_probe.wire import Pair, Schedule, Step, decode_schedule, encode_schedule
 from tests.probe.matrix import plan_sweep, rounds_between
 
@@ -58,10 +59,36 @@ def test_nodes_with_both_roles_take_the_circle_in_each_direction() -> None:
     assert len(rounds_between(NAMES[:8], NAMES[:8])) == 14
 
 
-def test_a_path_on_one_node_is_left_out() -> None:
-    plan = plan_sweep("run", "uid", ["a", "b"], ["b", "c"], LINK_TEST, Phase.ISOLATED)
-    assert plan.paths == (Path("a", "b"), Path("a", "c"), Path("b", "c"))
+def test_a_path_on_one_node_goes_from_its_walker_to_its_companion() -> None:
+    paths = (Path("a", "b"), Path("b", "b"), Path("b", "c"))
+    plan = plan_paths("run", "uid", paths, LINK_TEST, Phase.ISOLATED)
+    assert plan.paths == paths
     assert plan.nodes == ("a", "b", "c")
+    assert plan.schedule.nodes == ("a", "b", "b/2", "c")
+    assert plan.schedule.rounds[-1] == (Pair("b", "b/2"),)
+    assert decode_schedule(encode_schedule(plan.schedule)) == plan.schedule
+
+
+@pytest.mark.parametrize(
+    ("rounds", "refused"),
+    [
+        pytest.param([[("a", "a/2"), ("b", "b/2")]], "", id="each with its own companion"),
+        pytest.param([[("a", "a/2"), ("b", "a")]], "two tests", id="a node in two tests, by one walker"),
+        pytest.param([[("a", "b/2")]], "another than its own", id="the companion of another node"),
+        pytest.param([[("a/2", "a")]], "another than its own", id="a companion that sends"),
+        pytest.param([[("b", "a"), ("a/2", "c")]], "another than its own", id="a node in two tests, by two walkers"),
+    ],
+)
+def test_a_schedule_in_which_a_node_would_be_in_two_tests_is_refused(
+    rounds: list[list[tuple[str, str]]], refused: str
+) -> None:
+    plan = plan_paths("run", "uid", [Path("a", "b")], LINK_TEST, Phase.ISOLATED)
+    crowded = replace(plan.schedule, rounds=tuple(tuple(Pair(*ends) for ends in pairs) for pairs in rounds))
+    if not refused:
+        assert decode_schedule(encode_schedule(crowded)) == crowded
+        return
+    with pytest.raises(WireError, match=refused):
+        decode_schedule(encode_schedule(crowded))
 
 
 def test_the_plan_does_not_depend_on_the_order_of_nodes() -> None:

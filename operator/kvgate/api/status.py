@@ -253,6 +253,8 @@ class SweepJob(Wire):
     node: str
     name: str
     uid: str = ""
+    companion: bool = False
+    """Whether its pod is the second on the node, to which the first sends over the path that does not leave it."""
 
 
 class SweepStatus(Wire):

@@ -125,7 +125,7 @@ def _trouble(turn: Turn) -> str:
     """What keeps the sweep that is meant from going on: named by node, for whoever looks after the nodes."""
     world = turn.case.world
     walkers = world.sweep.walkers if world.sweep else ()
-    told = tuple(f"node {walker.node}: {walker.trouble}" for walker in walkers if walker.trouble)
+    told = tuple(f"node {walker}: {walker.trouble}" for walker in walkers if walker.trouble)
     return world.sweep_problem or text.listed(told)
 
 

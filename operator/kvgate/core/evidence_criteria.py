@@ -8,9 +8,10 @@ from kvgate.api.words import EndpointTool, Memory, Outcome, Phase
 from kvgate.core import text
 from kvgate.core.evidence import FailureKind
 from kvgate.core.extent import sample_of
+from kvgate.core.faults import SLOW_SHARE, USUAL_PERCENT
 from kvgate.core.findings import Concern, Finding
 from kvgate.core.judging import Case
-from kvgate.core.rates import PathRates
+from kvgate.core.rates import Fabric, PathRates, judged, slowest
 from kvgate.core.target import TargetView
 
 POD_NODES = "podNodes"
@@ -97,13 +98,58 @@ def nodes_healthy(case: Case) -> Finding:
 
 
 def own_nodes(case: Case) -> Finding:
-    """A path from a node to itself is a class of its own, whatever the coverage of the others."""
-    shared = tuple(path.source for path in case.paths if path.same_node)
-    if shared:
-        what = f"prefill and decode may share node {text.listed(shared)}, and this version does not measure such paths"
-        why = "give them nodes of their own, or an approver accepts SameNodeUnmeasured"
+    """Paths from a node to itself are a class of their own, whatever the coverage of the others."""
+    own = case.fabric.own
+    if not own.paths:
+        return _finding("sameNode", Outcome.PASS, "NodesApart", "no node may run both prefill and decode")
+    if case.evidence is None and not case.world.nodes.unpaired:
+        return _finding("sameNode", Outcome.UNKNOWN, "NotMeasured", _nothing_yet(case))
+    if silent := [path for path in _asked_own(case, own) if not path.answered]:
+        shared = text.listed(tuple(path.path.source for path in silent))
+        what = f"prefill and decode may share node {shared}, and no number says what they carry there"
+        why = f"{_untold(case, silent)}, or an approver accepts SameNodeUnmeasured"
         return _finding("sameNode", Outcome.INCONCLUSIVE, "SameNodeUnmeasured", f"{what}: {why}")
-    return _finding("sameNode", Outcome.PASS, "NodesApart", "no node may run both prefill and decode")
+    worst = slowest(own)
+    least = f", {text.rate(worst.bytes_per_second)} at least" if worst and worst.bytes_per_second else ""
+    what = f"{text.counted(len(own.measured), 'path')} between two pods of one node measured{least}"
+    return _finding("sameNode", Outcome.PASS, "SameNodeMeasured", what)
+
+
+def own_alike(case: Case) -> Finding:
+    """Paths from a node to itself are compared with each other alone."""
+    if slow := _slow_own(case, case.fabric.own):
+        what = f"between two pods on it {text.listed(slow)}; the administrator must look there"
+        return _finding("sameNodeRate", Outcome.INCONCLUSIVE, "SameNodeSlow", what)
+    return _finding("sameNodeRate", Outcome.PASS, "SameNodesAlike", "no node is slow between two pods of its own")
+
+
+def _asked_own(case: Case, own: Fabric) -> list[PathRates]:
+    """All; where a sweep takes a sample, those of it, and those that worker pods use."""
+    asked = {path.path for path in _asked(case, list(case.fabric.paths))} | case.weights.keys()
+    return [path for path in own.paths if path.path in asked]
+
+
+def _slow_own(case: Case, own: Fabric) -> tuple[str, ...]:
+    """Nodes on which a path carries less than half of what the better ones of its class do, or than minThroughput."""
+    usual, least = judged(own, USUAL_PERCENT) or 0.0, case.criteria.min_throughput
+    limit = max(SLOW_SHARE * usual, least.bytes_per_second if least else 0.0)
+    asked = f"others carry {text.rate(usual)} on one node" + (f", minThroughput is {least}" if least else "")
+    return tuple(
+        f"node {path.path.source} carries {text.rate(path.bytes_per_second)} ({asked})"
+        for path in own.measured
+        if path.bytes_per_second is not None and path.bytes_per_second < limit and not path.at_least
+    )
+
+
+def _untold(case: Case, silent: Sequence[PathRates]) -> str:
+    """Why these paths have no number, and who must act."""
+    if case.world.nodes.unpaired:
+        return case.world.nodes.unpaired
+    failed = next((path for path in silent if path.failures), None)
+    if failed is not None:
+        told = f"the test between two pods of node {failed.path.source} failed ({failed.failures[0].kind})"
+        return f"{told}; the administrator must make room there for a second probe pod, the owner measure again"
+    return "the sweep that counts had no second pod there; the owner measures again, or gives them nodes of their own"
 
 
 def paths_covered(case: Case) -> Finding:
@@ -112,6 +158,8 @@ def paths_covered(case: Case) -> Finding:
     usable = frozenset(case.world.nodes.paths)
     between = [path for path in case.fabric.paths if path.path in usable and not path.path.same_node]
     asked = _asked(case, between)
+    if not between and case.fabric.own.measured:
+        return _finding("coverage", Outcome.PASS, "PathsCovered", "no path in use leaves its node")
     answered = sum(1 for path in asked if path.answered)
     limit = case.criteria.min_coverage
     share = answered / len(asked) if asked else 0.0
@@ -212,11 +260,16 @@ def paths_reachable(case: Case) -> Finding:
 
 
 def no_outlier(case: Case) -> Finding:
-    judged, worst = case.judged_bytes_per_second, case.worst_bytes_per_second
-    if judged is None or worst is None:
+    """Between nodes: what stays on one crosses no wire that it could be compared by."""
+    apart = case.fabric.apart
+    if not apart.paths and case.numbers:
+        return _finding("outlier", Outcome.PASS, "PathsAlike", "no path in use leaves its node")
+    usual, found = judged(apart, case.criteria.slowest_percent_of_paths), slowest(apart)
+    if usual is None or found is None or found.bytes_per_second is None:
         return _unmeasured(case, "outlier")
-    what = f"the worst path carries {text.rate(worst)}, the judged one {text.rate(judged)}"
-    if worst < judged / 2:
+    worst = found.bytes_per_second
+    what = f"the worst path carries {text.rate(worst)}, the judged one {text.rate(usual)}"
+    if worst < usual / 2:
         return _finding("outlier", Outcome.INCONCLUSIVE, "PathOutlier", f"{what}: less than half{case.blame}")
     return _finding("outlier", Outcome.PASS, "PathsAlike", what)
 
@@ -306,7 +359,7 @@ def _unmeasured(case: Case, criterion: str) -> Finding:
 
 def _nothing_yet(case: Case) -> str:
     paths = case.world.nodes.paths
-    if paths and all(path.same_node for path in paths):
+    if paths and case.world.nodes.unpaired and all(path.same_node for path in paths):
         return "no path in use leaves its node, so there is nothing to measure: give prefill and decode own nodes"
     return "no sweep has ended yet"
 

@@ -13,14 +13,18 @@ from kvgate.core.evidence import Path
 from kvgate.core.judging import Case
 from kvgate.core.sampling import Sampling, sampled
 
+OWN_SHARE = 8
+"""One part in this many of a sample is for paths from a node to itself."""
+
 
 def measurable(case: Case) -> tuple[Path, ...]:
-    """The paths that a sweep may measure now: none of a node to itself, none while the pool rests.
+    """The paths that a sweep may measure now: none of a node to itself where no second walker can stand there, none
+    while the pool rests.
 
     A million where a thousand nodes face a thousand: for a sweep that is due, and not for a look."""
     if _rests(case):
         return ()
-    return tuple(path for path in case.world.nodes.paths if not path.same_node)
+    return tuple(path for path in case.world.nodes.paths if not (path.same_node and case.world.nodes.unpaired))
 
 
 def how_many(case: Case) -> int:
@@ -30,14 +34,14 @@ def how_many(case: Case) -> int:
 
 def in_use(case: Case) -> int:
     nodes = case.world.nodes
-    return len(nodes.prefill) * len(nodes.decode) - len(set(nodes.prefill) & set(nodes.decode))
+    return len(nodes.prefill) * len(nodes.decode) - (len(nodes.shared) if nodes.unpaired else 0)
 
 
 def uses(case: Case, path: Path) -> bool:
     """Whether it is one of the paths that a sweep may measure now."""
     nodes = case.world.nodes
     between = path.source in nodes.sides[0] and path.destination in nodes.sides[1]
-    return between and not path.same_node and not _rests(case)
+    return between and not (path.same_node and nodes.unpaired) and not _rests(case)
 
 
 def _rests(case: Case) -> bool:
@@ -64,12 +68,20 @@ def chosen(case: Case, extent: SweepExtent, number: int, since: datetime) -> tup
     missing = tuple(path for path in paths if path not in measured)
     if len(missing) > most:
         nodes, first = case.world.nodes, tuple(path for path in missing if path in case.weights)
-        seen = frozenset(measured)
-        return sampled(Sampling(nodes.prefill, nodes.decode, most, case.pool.uid, number, case.places, seen, first))
+        seen, own = frozenset(measured), _own(case, missing, most // OWN_SHARE)
+        rest = most - len(own)
+        ask = Sampling(nodes.prefill, nodes.decode, rest, case.pool.uid, number, case.places, seen, first)
+        return (*sampled(ask), *own)
     half = case.pool.spec.fabric.schedule.interval.delta / 2
     ages = sorted((measured[path], path) for path in paths if path in measured and since - measured[path] >= half)
     due = frozenset((*missing, *(path for _, path in ages[: most - len(missing)])))
     return tuple(path for path in paths if path in due) or paths[:most]
+
+
+def _own(case: Case, missing: tuple[Path, ...], most: int) -> tuple[Path, ...]:
+    """Of the paths that leave no node as many as a sample has room for: first those that worker pods use."""
+    own = (path for path in missing if path.same_node)
+    return tuple(sorted(own, key=lambda path: path not in case.weights)[:most])
 
 
 def _again(case: Case, paths: tuple[Path, ...]) -> tuple[Path, ...]:
@@ -155,7 +167,7 @@ def sample_of(case: Case) -> Sampled | None:
         return None
     prefill, decode = frozenset(nodes.prefill), frozenset(nodes.decode)
     planned = case.standing.evidence.planned if case.standing else ()
-    covered = [p for p in planned if p.source in prefill and p.destination in decode and not p.same_node]
+    covered = [p for p in planned if p.source in prefill and p.destination in decode]
     away = (prefill - {path.source for path in covered}) | (decode - {path.destination for path in covered})
     rounds = max(1, int(_seconds_alive(case) // _seconds_between(case)))
     turned = max(len(prefill - decode), len(decode - prefill))

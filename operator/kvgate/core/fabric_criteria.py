@@ -12,7 +12,7 @@ from kvgate.core import text
 from kvgate.core.evidence import Evidence, Path, Sample
 from kvgate.core.findings import Concern, Finding
 from kvgate.core.judging import Case
-from kvgate.core.rates import PathRates, carried, lower_percentile, reached_pace
+from kvgate.core.rates import PathRates, carried, judged, lower_percentile, reached_pace
 
 MOST_DISAGREEMENT = 2.0
 """Two tools that measured the same of one path agree while neither says more than this times the other."""
@@ -55,9 +55,10 @@ def line_rate_reached(case: Case) -> Finding:
     limit = case.criteria.min_share_of_line_rate
     if limit is None:
         return _finding("lineRate", Outcome.PASS, "NoLineRateAsked", "no minShareOfLineRate is asked for")
-    if not case.fabric.measured:
+    apart = case.fabric.apart
+    if not apart.measured:
         return _not_measured("lineRate")
-    shares = [(_share_of_line(path), case.fabric.weight(path.path)) for path in case.fabric.measured]
+    shares = [(_share_of_line(path), apart.weight(path.path)) for path in apart.measured]
     if unknown := sum(1 for share, _ in shares if share is None):
         what = f"minShareOfLineRate is {limit}, and {unknown} of {len(shares)} paths do not tell their line rate"
         why = f"{what}; set minThroughput in its place, or accept it"
@@ -76,11 +77,12 @@ def _share_of_line(path: PathRates) -> float | None:
 
 
 def median_reached(case: Case) -> Finding:
-    """The judged path against the median of all paths in use: a fleet of another make needs no other number."""
-    limit, rate = case.criteria.min_share_of_median, case.judged_bytes_per_second
+    """The judged path against the median of all paths between nodes: a fleet of another make needs no other number."""
+    apart, limit = case.fabric.apart, case.criteria.min_share_of_median
+    rate = judged(apart, case.criteria.slowest_percent_of_paths)
     if limit is None:
         return _finding("median", Outcome.PASS, "NoMedianAsked", "no minShareOfMedian is asked for")
-    rated = ((path.bytes_per_second or 0.0, case.fabric.weight(path.path)) for path in case.fabric.measured)
+    rated = ((path.bytes_per_second or 0.0, apart.weight(path.path)) for path in apart.measured)
     median = lower_percentile(rated, 50)
     if rate is None or not median:
         return _not_measured("median")

@@ -109,10 +109,12 @@ def _bad(test: PathRates, limit: float) -> bool:
 
 def trials_of(evidence: Evidence, least_bytes_per_second: float, before: Mapping[Path, int] | None = None) -> Trials:
     """What each path carried alone, or beside others where it was never alone: who is at fault is a question to tests
-    that did not disturb each other. `before` counts the tests of each path in sweeps before this one."""
+    that did not disturb each other. A test that left no node clears and accuses nobody. `before` counts
+    the tests of each path in sweeps before this one."""
     by_path: dict[Path, list[Sample]] = defaultdict(list)
     for sample in evidence.samples:
-        by_path[sample.path].append(sample)
+        if not sample.path.same_node:
+            by_path[sample.path].append(sample)
     alone = {path: _alone(samples) for path, samples in by_path.items()}
     rates = {path: path_rates(path, samples) for path, samples in alone.items()}
     earlier = before or {}

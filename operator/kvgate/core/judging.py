@@ -200,7 +200,7 @@ class Case:
     def trials(self) -> Trials | None:
         """The tests by which parts of the fabric are accused; None where no path in use is dead, below minThroughput or
         below half of what the better quarter of them carries."""
-        if self.standing is None or not (self.fabric.unreachable or self._slow):
+        if self.standing is None or not (self.fabric.apart.unreachable or self._slow):
             return None
         least = self.criteria.min_throughput
         limit = least.bytes_per_second if least else 0.0
@@ -208,7 +208,8 @@ class Case:
 
     @property
     def _slow(self) -> bool:
-        worst, usual = self.worst_bytes_per_second, judged(self.fabric, USUAL_PERCENT)
+        found, usual = slowest(self.fabric.apart), judged(self.fabric.apart, USUAL_PERCENT)
+        worst = found.bytes_per_second if found else None
         if worst is None or usual is None:
             return False
         least = self.criteria.min_throughput

@@ -33,7 +33,8 @@ def worker_paths(view: View) -> Look:
         return Look(Progress.UNSEEN, "WorkersNotObserved", what)
     if case.evidence is None or not case.fresh:
         return Look(Progress.WAITING, "WorkerPathsUnmeasured", "there is no fresh evidence; a sweep is due")
-    counted = _counted(case, tuple(path for path in paths if not path.same_node))
+    blank = {path.path for path in case.fabric.own.paths if not path.answered}
+    counted = _counted(case, tuple(path for path in paths if path not in blank))
     if counted.failed:
         what = f"{len(counted.failed)} of {len(paths)} paths between worker pods do not pass"
         return Look(Progress.FAILED, "WorkerPathsFailed", f"{what}: {text.listed(counted.failed)}")
@@ -41,7 +42,7 @@ def worker_paths(view: View) -> Look:
         what = f"{len(counted.unmeasured)} of {len(paths)} paths between worker pods are not measured"
         told = f"{what}: {text.listed(counted.unmeasured)}"
         return Look(Progress.WAITING, "WorkerPathsUnmeasured", told, sweep=_sweep(view, counted.unmeasured, len(paths)))
-    own = sum(1 for path in paths if path.same_node)
+    own = sum(1 for path in paths if path in blank)
     apart = f"; {own} from a node to itself are not measured, which DisaggregationAccepted tells" if own else ""
     what = f"{counted.passed} paths between worker pods were measured and pass{apart}"
     return Look(Progress.PASSED, "WorkerPathsPass", what)

@@ -12,6 +12,7 @@ from kvgate.core.evidence import FAULTS_OF_THE_PATH, Evidence, Failure, FailureK
 
 MOST_BELIEVABLE = 1e14
 """Bytes per second. No path carries more; such a number is a fault of the tool."""
+LOOPBACK = frozenset({"lo", "lo0"})
 REACHES_PACE = 0.95
 """Of the pace that a test asked for: the rest is the tool's own granularity."""
 
@@ -82,6 +83,16 @@ class Fabric:
         }
 
     @cached_property
+    def apart(self) -> Fabric:
+        """The paths between two nodes: those that stay on one are a class of their own, and tell nothing of these."""
+        return Fabric(tuple(path for path in self.paths if not path.path.same_node), self.weights)
+
+    @cached_property
+    def own(self) -> Fabric:
+        """The paths from a node to itself."""
+        return Fabric(tuple(path for path in self.paths if path.path.same_node), self.weights)
+
+    @cached_property
     def unreachable(self) -> tuple[PathRates, ...]:
         return tuple(path for path in self.paths if path.unreachable is not None)
 
@@ -109,9 +120,11 @@ def reached_pace(sample: Sample) -> bool:
 
 
 def path_rates(path: Path, samples: Sequence[Sample]) -> PathRates:
-    """What these samples of one path amount to. One from a node to itself saw no wire, so that such a path stays
-    without a number; and no number of another test makes up for data that arrived changed."""
-    if path.same_node or not samples:
+    """What these samples of one path amount to. No number of another test makes up for data that arrived changed.
+    One from a node to itself by loopback left no pod, and says nothing."""
+    if path.same_node:
+        samples = [sample for sample in samples if sample.interface not in LOOPBACK]
+    if not samples:
         return PathRates(path)
     if len(samples) == 1 and samples[0].failure is None and (rate := carried(samples[0])) is not None:
         link, endpoint = (rate, None) if samples[0].layer is Layer.LINK else (None, rate)

@@ -67,7 +67,8 @@ def shared_links(evidence: Evidence, places: Places) -> tuple[SharedLink, ...]:
 
 def _slots(evidence: Evidence) -> Iterator[tuple[_Squeeze, ...]]:
     """Per slot of the concurrent phase of one sweep, what its paths carried: each sweep numbers its own."""
-    together = tuple(sample for sample in evidence.samples if sample.phase is Phase.CONCURRENT)
+    beside = (sample for sample in evidence.samples if sample.phase is Phase.CONCURRENT)
+    together = tuple(sample for sample in beside if not sample.path.same_node)
     alone = _rates(evidence, Phase.ISOLATED) if together else {}
     slots: dict[tuple[str, int], list[_Squeeze]] = defaultdict(list)
     for sample in together:

@@ -17,7 +17,7 @@ from kvgate.core.target import ToggleStep
 
 @dataclass(frozen=True)
 class Measure:
-    """Run one sweep over the paths; paths from a node to itself are not among them."""
+    """Run one sweep over the paths; one from a node to itself goes between two pods on it."""
 
     run_id: str
     paths: tuple[Path, ...]

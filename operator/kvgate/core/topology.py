@@ -26,6 +26,7 @@ KEYS = (
 """The well-known labels that say where a node stands, the narrowest first: NVLink domain, rack, block, zone."""
 
 UNLABELLED = "unlabelled"
+SAME_NODE = "same node"
 
 
 @dataclass(frozen=True, order=True)
@@ -52,6 +53,8 @@ class Places:
 
     def stratum(self, path: Path) -> str:
         """The narrowest place that both ends share: `same rack`; else `other zone` by the widest that both name."""
+        if path.same_node:
+            return SAME_NODE
         shared = [key for key in self.keys if self._both(path, key)]
         same = next((key for key in shared if self._place(path.source, key) == self._place(path.destination, key)), "")
         if same:

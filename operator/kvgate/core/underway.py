@@ -93,11 +93,16 @@ def _recorded(case: Case, fence: SweepStatus, sweep: Sweep) -> Sweeping:
     if case.world.sweep_problem and not case.world.sweep_jobs:
         return Sweeping(Abandon(fence.run_id), fence)
     measure = measuring(case, fence)
-    nodes = {node for path in measure.paths for node in (path.source, path.destination)}
-    if nodes <= {job.node for job in case.world.sweep_jobs} or _given_up(case, fence):
+    if _seats(measure) <= {(job.node, job.companion) for job in case.world.sweep_jobs} or _given_up(case, fence):
         kept = fence.model_copy(update={"jobs": case.world.sweep_jobs})
         return Sweeping(next_step(case, sweep), kept)
     return Sweeping(measure, fence)
+
+
+def _seats(measure: Measure) -> frozenset[tuple[str, bool]]:
+    """A walker for each node, and a companion where a path does not leave its node."""
+    first = ((node, False) for path in measure.paths for node in (path.source, path.destination))
+    return frozenset((*first, *((path.source, True) for path in measure.paths if path.same_node)))
 
 
 def _given_up(case: Case, fence: SweepStatus) -> bool:
@@ -109,7 +114,7 @@ def next_step(case: Case, sweep: Sweep) -> Introduce | Collect | None:
     """Collect once every walker has ended, or will not start, or time is up; introduce whenever somebody has not been
     told of a partner."""
     patient = case.now < later(sweep.started_at, STUCK_PATIENCE)
-    at_work = tuple(w.node for w in sweep.walkers if w.state in _AT_WORK and (patient or not w.stuck))
+    at_work = tuple(str(w) for w in sweep.walkers if w.state in _AT_WORK and (patient or not w.stuck))
     overdue = _overdue(case, sweep.started_at)
     if overdue or not at_work:
         return Collect(sweep.run_id, late=at_work, patient=not overdue)

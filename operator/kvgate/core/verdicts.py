@@ -44,6 +44,7 @@ NUMBERS: tuple[Criterion, ...] = (
     split.within_budget,
     split.load_bearable,
     evidence.no_outlier,
+    evidence.own_alike,
     evidence.layers_measured,
     evidence.phases_measured,
     evidence.same_thing_measured,

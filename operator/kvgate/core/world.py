@@ -76,10 +76,17 @@ class Nodes:
     identities: tuple[NodeIdentity, ...] = ()
     vetoes: tuple[Veto, ...] = ()
     """What the cluster's own health tools say against any of them."""
+    unpaired: str = ""
+    """Why no second walker can stand on a node with an address of its own, and who must act; empty where one can."""
 
     @cached_property
     def sides(self) -> tuple[frozenset[str], frozenset[str]]:
         return frozenset(self.prefill), frozenset(self.decode)
+
+    @cached_property
+    def shared(self) -> frozenset[str]:
+        """Those that both kinds of workers may use."""
+        return self.sides[0] & self.sides[1]
 
     @cached_property
     def paths(self) -> tuple[Path, ...]:
@@ -98,7 +105,8 @@ class WalkerState(StrEnum):
 
 @dataclass(frozen=True)
 class Walker:
-    """One node's walker in a sweep: its address once it has one, whether there is a partner's that it has yet to be
+    """A node's walker in a sweep, or the `companion` that it has there: its
+    address once it has one, whether there is a partner's that it has yet to be
     told, and what troubles it. One that is `stuck` will not start while the deployment stays what it is."""
 
     node: str
@@ -108,6 +116,10 @@ class Walker:
     untold: bool = False
     trouble: str = ""
     stuck: bool = False
+    companion: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.node} (its companion)" if self.companion else self.node
 
 
 @dataclass(frozen=True)

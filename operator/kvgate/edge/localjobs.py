@@ -81,8 +81,12 @@ def _started(hosts: Sequence[Host], workplace: Path) -> Iterator[list[_Walk]]:
         end([walk.process for walk in walks])
 
 
+def _file(walker: str) -> str:
+    return walker.replace("/", "_")
+
+
 def _start(host: Host, workplace: Path) -> _Walk:
-    log, errors = workplace / f"{host.node}.log", workplace / f"{host.node}.err"
+    log, errors = workplace / f"{_file(host.node)}.log", workplace / f"{_file(host.node)}.err"
     files = ("--schedule", str(workplace / "schedule.json"), "--peers", str(workplace / "peers.json"))
     where = ("--node", host.node, "--bind", host.address, "--port", str(host.port))
     command = (*dying_with_us(), *host.entry, sys.executable, "-m", "kvgate_probe", "walk", *files, *where)

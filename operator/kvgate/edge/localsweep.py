@@ -21,6 +21,7 @@ from kvgate.probe.identities import identified, tools
 from kvgate.probe.plan import LinkTest, SweepPlan, plan_phases
 from kvgate.probe.results import Setting, read_logs
 from kvgate_probe.ib_tool import IbReadBw
+from kvgate_probe.seats import companion_of
 from kvgate_probe.wire import DATA_PORTS, Step
 
 _START_SECONDS = 60.0
@@ -46,7 +47,7 @@ class LocalSweep:
         names = sorted({name for path in step.paths for name in (path.source, path.destination)})
         nodes = [_playable(name, by_name.get(name)) for name in names]
         plan = _plan(pool, step, nodes)
-        hosts = _hosts(nodes, pool.spec.fabric.probe.port)
+        hosts = _hosts(nodes, pool.spec.fabric.probe.port, frozenset(plan.schedule.nodes))
         limit = plan.seconds + _START_SECONDS + _ROUND_SECONDS * len(plan.schedule.rounds)
         allowed = min(limit, pool.spec.fabric.schedule.sweep_timeout.seconds)
         began_at = self._clock()
@@ -82,8 +83,9 @@ def _check_device(pool: Pool) -> None:
 
 
 def _playable(name: str, node: NodeView | None) -> NodeView:
-    if node is not None and node.namespace and not (NAMESPACES / node.namespace).exists():
-        what = f"node {name} is played by network namespace {node.namespace}, which does not exist on this host"
+    played = (node.namespace, node.companion) if node is not None else ()
+    if missing := next((space for space in played if space and not (NAMESPACES / space).exists()), ""):
+        what = f"node {name} is played by network namespace {missing}, which does not exist on this host"
         raise MeasureError(f"{what}: make it with ip netns add, or correct the Node's annotation")
     if node is not None and (node.loopback or (node.namespace and node.addresses)):
         return node
@@ -105,9 +107,14 @@ def _plan(pool: Pool, step: Measure, nodes: Sequence[NodeView]) -> SweepPlan:
     return plan_phases(step, pool.uid, test, probe.phases)
 
 
-def _hosts(nodes: Sequence[NodeView], port: int) -> tuple[Host, ...]:
+def _hosts(nodes: Sequence[NodeView], port: int, walkers: frozenset[str]) -> tuple[Host, ...]:
     """Namespaces all use the pool's port; on one loopback each node has ports of its own."""
-    return tuple(
+    seconds = tuple(
+        Host(companion_of(node.identity.name), node.addresses[1], port, node.companion)
+        for node in nodes
+        if companion_of(node.identity.name) in walkers
+    )
+    return seconds + tuple(
         Host(node.identity.name, "127.0.0.1", port + number * _PORTS_PER_NODE)
         if node.loopback
         else Host(node.identity.name, node.addresses[0], port, node.namespace)

@@ -14,6 +14,8 @@ from kvgate.core.topology import located
 from kvgate.core.vetoes import Told
 
 NETWORK_NAMESPACE = "local.kvgate.dev/network-namespace"
+COMPANION = "local.kvgate.dev/companion-namespace"
+"""What plays the second pod on the node, with the second InternalIP."""
 LOOPBACK = "local.kvgate.dev/loopback"
 PACED = "local.kvgate.dev/paced"
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -26,7 +28,8 @@ class NodeView:
 
     `told` is what stands on it that its cluster's health tools may have set.
 
-    `namespace` is the network namespace that stands for it, `loopback` that it is this host itself, `paced` the rate
+    `namespace` is the network namespace that stands for it, `companion` the one for a second pod there,
+    `loopback` that it is this host itself, `paced` the rate
     in bytes per second at which loopback traffic is to be sent.
     """
 
@@ -34,6 +37,7 @@ class NodeView:
     labels: Mapping[str, str]
     addresses: tuple[str, ...] = ()
     namespace: str = ""
+    companion: str = ""
     loopback: bool = False
     paced_bytes_per_second: float | None = None
     schedulable: bool = True
@@ -48,9 +52,10 @@ def read_node(body: Mapping[str, Any]) -> NodeView | str:
     if not isinstance(metadata.get("name"), str) or not _NAME.fullmatch(metadata["name"]):
         return "a Node needs a metadata.name of at most 253 lower case letters, digits, inner hyphens and dots"
     annotations, info = _texts(metadata.get("annotations")), _mapping(_mapping(body.get("status")).get("nodeInfo"))
-    namespace = annotations.get(NETWORK_NAMESPACE, "")
-    if namespace and not _NAMESPACE.fullmatch(namespace):
-        return f"metadata.annotations[{NETWORK_NAMESPACE}]: must be a name that ip netns list shows"
+    namespace, companion = annotations.get(NETWORK_NAMESPACE, ""), annotations.get(COMPANION, "")
+    for key, name in ((NETWORK_NAMESPACE, namespace), (COMPANION, companion)):
+        if name and not _NAMESPACE.fullmatch(name):
+            return f"metadata.annotations[{key}]: must be a name that ip netns list shows"
     try:
         paced = Throughput.parse(annotations[PACED]).bytes_per_second if PACED in annotations else None
     except ValueError as error:
@@ -68,11 +73,22 @@ def read_node(body: Mapping[str, Any]) -> NodeView | str:
         labels=labels,
         addresses=_addresses(body),
         namespace=namespace,
+        companion=companion,
         loopback=annotations.get(LOOPBACK, "") == "true",
         paced_bytes_per_second=paced,
         schedulable=_mapping(body.get("spec")).get("unschedulable") is not True,
         told=_told(body, labels),
     )
+
+
+def unpaired(node: NodeView) -> str:
+    """Why this host cannot play a second pod on the node; empty where it can, or where another host is the node."""
+    if node.loopback:
+        return f"node {node.identity.name} is this host's loopback, where two pods would have one address"
+    if node.namespace and not (node.companion and len(node.addresses) > 1):
+        what = f"node {node.identity.name} has no second namespace: annotate its manifest with {COMPANION}"
+        return f"{what} and give it a second InternalIP"
+    return ""
 
 
 def _told(body: Mapping[str, Any], labels: Mapping[str, str]) -> Told:

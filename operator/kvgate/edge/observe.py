@@ -24,9 +24,9 @@ from kvgate.dynamo.pods import pods_of
 from kvgate.dynamo.published import NOT_READ, Published, Unpublished, published
 from kvgate.dynamo.shape import Target, read_target
 from kvgate.dynamo.shape import TargetProblem as UnreadTarget
-from kvgate.dynamo.view import block_tokens, kv_dtype, placement, view
+from kvgate.dynamo.view import block_tokens, kv_dtype, placement, shoes, view
 from kvgate.dynamo.words import Role
-from kvgate.edge.nodes import NodeView, selected
+from kvgate.edge.nodes import NodeView, selected, unpaired
 from kvgate.edge.objects import Objects, Source, completed
 from kvgate.edge.traces import trace_seen
 from kvgate.edge.worker_config import NoConfig, WorkerConfig
@@ -199,7 +199,19 @@ def _nodes(spec: PoolSpec, nodes: tuple[NodeView, ...], evidence: tuple[Evidence
     for side in (prefill, decode):
         if isinstance(side, str):
             return Nodes(problem=side)
-    return Nodes(_names(prefill), _names(decode), identities=_identities((*prefill, *decode), label_keys(spec)))
+    why = _unpaired(spec, [node for node in prefill if node in decode], target)
+    identities = _identities((*prefill, *decode), label_keys(spec))
+    return Nodes(_names(prefill), _names(decode), identities=identities, unpaired=why)
+
+
+def _unpaired(spec: PoolSpec, shared: Sequence[NodeView | str], target: Target | None) -> str:
+    """Why no path from a node to itself can be measured between two pods."""
+    roles = (Role.PREFILL, Role.DECODE)
+    on_host = spec.fabric.probe.host_network or (target and any(shoes(target, role).host_network for role in roles))
+    if shared and on_host:
+        what = "on the host network two pods of a node have one address, so that no test tells them apart"
+        return f"{what}; the owner gives prefill and decode nodes of their own"
+    return next((why for node in shared if isinstance(node, NodeView) and (why := unpaired(node))), "")
 
 
 def vetoed(

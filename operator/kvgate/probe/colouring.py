@@ -17,13 +17,20 @@ def in_order(paths: Iterable[Path]) -> list[Path]:
 
 
 def rounds_of(paths: Iterable[Path]) -> Rounds:
-    """Each of these paths once, a node never twice in a round; Δ is the number of tests of the busiest node.
+    """Each of these paths once, a node never in two tests of a round; Δ is the number of tests of the busiest node.
 
     Exactly Δ rounds where no node has both roles (Kőnig), at most Δ + 1 where no two nodes have paths both ways
     (Vizing). Where some have, Δ + 2 at most, and that only if the paths within some odd group of n nodes are too many
     for Δ + 1 rounds of (n - 1) / 2 tests: as they are for an odd number of nodes that all send to each other.
+
+    Paths from a node to itself share one more round, the last: nobody else waits there for a companion that never came.
     """
-    wanted = in_order({path for path in paths if not path.same_node})
+    every = set(paths)
+    own = in_order(path for path in every if path.same_node)
+    return (*_between(in_order(path for path in every if not path.same_node)), *((tuple(own),) if own else ()))
+
+
+def _between(wanted: Sequence[Path]) -> Rounds:
     sources, destinations = sorted({p.source for p in wanted}), sorted({p.destination for p in wanted})
     apart = not set(sources) & set(destinations)
     if apart and len(wanted) == len(sources) * len(destinations):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kvgate.core.evidence import Failure, FailureKind
+from kvgate.core.rates import LOOPBACK as LOOPBACK  # noqa: PLC0414 - a word of both ends
 from kvgate.probe.iperf3_errors import quoted
 from kvgate.probe.iperf3_guard import plain_address
 from kvgate.probe.measured import Accepted, Expected, Reader
@@ -14,7 +15,6 @@ from kvgate_probe.wire import Result, Role, Schedule, Step
 
 LEAST_SHARE_COUNTED = 0.9
 MOST_MESSAGE_CHARACTERS = 250
-LOOPBACK = ("lo", "lo0")
 
 
 def weigh(
@@ -79,7 +79,7 @@ def _identity(teller: Result, schedule: Schedule, addresses: frozenset[str], *, 
         return Failure(FailureKind.WRONG_HOST, f"the partner's address is none of the {other}'s own")
     local = teller.interface in LOOPBACK or plain_address(teller.local_address) == partner
     if local and not loopback:
-        message = "both ends are on one host: no wire was measured between two nodes"
+        message = "both ends have one address: what was measured left no pod, and no node"
         return Failure(FailureKind.WRONG_HOST, message)
     return None
 

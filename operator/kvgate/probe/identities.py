@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from kvgate.core.evidence import NodeIdentity, Sample
 from kvgate.probe.ends import LOOPBACK
+from kvgate_probe.seats import node_of
 from kvgate_probe.wire import Result
 
 _UNKNOWN: Mapping[str, str] = {}
@@ -24,7 +25,7 @@ class Interface:
 def interfaces(results: Iterable[Result]) -> Mapping[str, Interface]:
     """Of each node the interface that its last record names; none of loopback."""
     named = (result for result in results if result.interface and result.interface not in LOOPBACK)
-    last = {result.node: result for result in sorted(named, key=lambda result: result.ended_at)}
+    last = {node_of(result.node): result for result in sorted(named, key=lambda result: result.ended_at)}
     return {node: Interface(end.driver, end.firmware, end.mtu) for node, end in last.items()}
 
 

@@ -10,12 +10,15 @@ from dataclasses import dataclass, field
 
 from kvgate.api.wire import API_VERSION
 from kvgate.core.shoes import BAREFOOT, Shoes
+from kvgate_probe.seats import companion_of
 from kvgate_probe.wire import Schedule, encode_schedule, schedule_digest
 
 Manifest = dict[str, object]
 POOL_UID = "kvgate.dev/pool-uid"
 RUN = "kvgate.dev/run"
 NODE = "kvgate.dev/node"
+COMPANION = "kvgate.dev/companion"
+"""On a Job: that its pod is the second on its node."""
 PEERS = "kvgate.dev/peers"
 BOOT = "kvgate.dev/boot-id"
 """On a Job: the boot of its node when the sweep began, which is the one that its numbers are of."""
@@ -52,11 +55,17 @@ class Owner:
 
 @dataclass(frozen=True)
 class Seat:
-    """A node that a walker is pinned to, the value of its hostname label, and the node's boot where it is known."""
+    """A node that a walker is pinned to, the value of its hostname label, and the node's boot where it is known. Of two
+    walkers there one is the `companion`."""
 
     node: str
     hostname: str
     boot_id: str = ""
+    companion: bool = False
+
+    @property
+    def walker(self) -> str:
+        return companion_of(self.node) if self.companion else self.node
 
 
 @dataclass(frozen=True)
@@ -85,9 +94,9 @@ def schedule_name(owner: Owner, run_id: str) -> str:
     return _name(owner, run_id, "schedule")
 
 
-def job_name(owner: Owner, run_id: str, node: str) -> str:
-    """The same for the same pool, run and node, so that a second attempt to make the Job finds the first."""
-    return _name(owner, run_id, node)
+def job_name(owner: Owner, run_id: str, walker: str) -> str:
+    """The same for the same pool, run and walker, so that a second attempt to make the Job finds the first."""
+    return _name(owner, run_id, walker)
 
 
 def labels(owner: Owner, run_id: str) -> dict[str, str]:
@@ -166,15 +175,16 @@ def walk_of(schedule: Schedule, timeout_seconds: float) -> Walk:
 
 
 def walker_job(owner: Owner, walk: Walk, seat: Seat, style: PodStyle) -> Manifest:
-    """The Job of one node. Its pod meets Pod Security `restricted` unless the style asks for what that forbids."""
+    """The Job of one walker. Its pod meets Pod Security `restricted` unless the style asks for what that forbids."""
     run_id = walk.run_id
     return RunJob(
-        name=job_name(owner, run_id, seat.node),
+        name=job_name(owner, run_id, seat.walker),
         pod=_pod(schedule_name(owner, run_id), seat, style),
         deadline_seconds=walk.deadline_seconds,
         notes={
             SCHEDULE_DIGEST: walk.schedule_digest,
             NODE: seat.node,
+            **({COMPANION: "true"} if seat.companion else {}),
             **({BOOT: seat.boot_id} if seat.boot_id else {}),
             **({COPIED: json.dumps(list(style.shoes.told))} if style.shoes.told else {}),
             **({ELSEWHERE: HOST_NETWORK} if style.off_host_network else {}),
@@ -207,7 +217,7 @@ def _pod(schedule: str, seat: Seat, style: PodStyle) -> Manifest:
             "runAsGroup": style.shoes.group or PROBE_USER,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [_container(seat.node, style)],
+        "containers": [_container(seat.walker, style)],
         "volumes": [
             {"name": "schedule", "configMap": {"name": schedule}},
             {"name": "pod", "downwardAPI": {"items": [{"path": "peers", "fieldRef": _annotation()}]}},
@@ -221,7 +231,7 @@ def _pod(schedule: str, seat: Seat, style: PodStyle) -> Manifest:
     return pod
 
 
-def _container(node: str, style: PodStyle) -> Manifest:
+def _container(walker: str, style: PodStyle) -> Manifest:
     capabilities: Manifest = {"drop": ["ALL"]}
     if style.capabilities:
         capabilities["add"] = list(style.capabilities)
@@ -236,7 +246,7 @@ def _container(node: str, style: PodStyle) -> Manifest:
         "imagePullPolicy": "IfNotPresent",
         "args": [
             *("walk", "--schedule", f"/etc/kvgate/schedule/{SCHEDULE_KEY}", "--peers", "/etc/kvgate/pod/peers"),
-            *("--node", node, "--termination-log", "/dev/termination-log"),
+            *("--node", walker, "--termination-log", "/dev/termination-log"),
         ],
         "resources": {"requests": requests, "limits": limits},
         "securityContext": {

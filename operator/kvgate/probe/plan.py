@@ -11,6 +11,7 @@ from kvgate.core.evidence import Path
 from kvgate.core.steps import Measure
 from kvgate.probe.colouring import Rounds, in_order, rounds_of
 from kvgate.probe.limits import within
+from kvgate_probe.seats import companion_of
 from kvgate_probe.wire import Pair, Schedule, Step
 
 MOST_ROUNDS_ALONE = 16
@@ -39,7 +40,7 @@ class LinkTest:
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """What is measured, in rounds: all paths but those that start and end on one node."""
+    """What is measured, in rounds: a path from a node to itself between the node's walker and its companion."""
 
     schedule: Schedule
     paths: tuple[Path, ...]
@@ -63,7 +64,7 @@ def plan_paths(
     rounds = within(rounds_of(every), at_once)
     schedule = _schedule(run_id, pool_uid, rounds, test, phase)
     ordered = at_once != UNLIMITED or phase is Phase.CONCURRENT
-    return SweepPlan(replace(schedule, in_order=ordered), _between_nodes(every))
+    return SweepPlan(replace(schedule, in_order=ordered), tuple(every))
 
 
 def plan_phases(step: Measure, pool_uid: str, test: LinkTest, phases: Collection[Phase]) -> SweepPlan:
@@ -80,7 +81,7 @@ def plan_phases(step: Measure, pool_uid: str, test: LinkTest, phases: Collection
     alone = _alone(beside, step)
     schedule = _schedule(step.run_id, pool_uid, (*alone, *beside), test, Phase.ISOLATED)
     both = replace(schedule, in_order=True, beside=(Phase.CONCURRENT.value, len(beside)))
-    return SweepPlan(both, _between_nodes(every))
+    return SweepPlan(both, tuple(every))
 
 
 def _gentle(test: LinkTest, bytes_per_second: float) -> LinkTest:
@@ -110,8 +111,8 @@ def _alone(beside: Rounds, step: Measure) -> Rounds:
     return within((chosen,), step.apart.at_once)[:MOST_ROUNDS_ALONE]
 
 
-def _between_nodes(paths: Iterable[Path]) -> tuple[Path, ...]:
-    return tuple(path for path in paths if not path.same_node)
+def _pair(path: Path) -> Pair:
+    return Pair(path.source, companion_of(path.source) if path.same_node else path.destination)
 
 
 def _schedule(run_id: str, pool_uid: str, rounds: Rounds, test: LinkTest, phase: Phase) -> Schedule:
@@ -119,7 +120,7 @@ def _schedule(run_id: str, pool_uid: str, rounds: Rounds, test: LinkTest, phase:
         run_id=run_id,
         pool_uid=pool_uid,
         tool=test.tool,
-        rounds=tuple(tuple(Pair(path.source, path.destination) for path in in_order(r)) for r in rounds),
+        rounds=tuple(tuple(map(_pair, in_order(r))) for r in rounds),
         duration_seconds=test.duration_seconds,
         streams=test.streams,
         port=test.port,

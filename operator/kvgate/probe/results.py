@@ -16,6 +16,7 @@ from kvgate.probe.readers import READERS, reader_of
 from kvgate.probe.samples import sample_of
 from kvgate.probe.slots import Place, slots
 from kvgate.probe.ucx_reading import TCP
+from kvgate_probe.seats import is_companion
 from kvgate_probe.summary import Summary, decode_summary
 from kvgate_probe.wire import Result, Role, Schedule, Step, Test, Unreadable, decode_line
 
@@ -159,11 +160,12 @@ def _sample(test: Test, results: Sequence[Result], schedule: Schedule, setting: 
     step, ends = schedule.steps[test.step], Ends(source, destination)
     told = reader_of(step).teller is Role.SOURCE
     addresses = setting.addresses.get(test.pair.destination if told else test.pair.source, frozenset())
+    loopback = setting.loopback and not is_companion(test.pair.destination)
     outcome: Accepted | Failure
     if count > 1:
         outcome = Failure(FailureKind.AMBIGUOUS, f"{count} records of one test by one end, 1 expected")
     else:
-        weighed = weigh(ends, step, schedule, addresses, loopback=setting.loopback)
+        weighed = weigh(ends, step, schedule, addresses, loopback=loopback)
         outcome = _elsewhere(test, step, weighed, setting) or weighed
     return sample_of(test, schedule, setting.received_at, outcome, ends)
 

@@ -17,6 +17,7 @@ from kvgate.probe.readers import reader_of
 from kvgate.probe.served import served
 from kvgate.probe.starved import starved
 from kvgate.probe.ucx_reading import TCP
+from kvgate_probe.seats import node_of
 from kvgate_probe.wire import Result, Schedule, Step, Test
 
 MUCH_UNCONFIRMED = 0.05
@@ -33,7 +34,7 @@ def sample_of(test: Test, schedule: Schedule, measured_at: datetime, outcome: Ac
     numbers = accepted.numbers if accepted else None
     return Sample(
         run_id=schedule.run_id,
-        path=Path(test.pair.source, test.pair.destination),
+        path=Path(node_of(test.pair.source), node_of(test.pair.destination)),
         layer=reader.layer,
         tool=step.tool,
         operation=step.operation or reader.operation,

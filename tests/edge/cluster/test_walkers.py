@@ -403,6 +403,43 @@ def test_a_job_is_not_ours(stranger: Document) -> None:
     assert sweep_jobs([stranger], OWNER, RUN) == ()
 
 
+def companion(node: str) -> Document:
+    """The Job of the second walker on the node."""
+    notes = {"kvgate.dev/node": node, "kvgate.dev/companion": "true"}
+    return job(node, f"job-{node}-2", name=job_name(OWNER, RUN, f"{node}/2"), annotations=notes)
+
+
+def test_a_node_and_its_companion_are_two_walkers_that_hear_of_each_other() -> None:
+    jobs = [job("n1"), companion("n1")]
+    pods = [pod("n1", "Running", "10.0.0.1"), pod("n1", "Running", "10.0.0.2", owner="job-n1-2")]
+    ours = sweep_jobs(jobs, OWNER, RUN)
+    assert [(one.node, one.companion) for one in ours] == [("n1", False), ("n1", True)]
+    seen = Seen(jobs, pods)
+    first, second = walkers(Rounds.of([[Pair("n1", "n1/2")]]), ours, ours, seen)
+    assert [(w.node, w.companion, w.address) for w in (first, second)] == [
+        ("n1", False, "10.0.0.1"),
+        ("n1", True, "10.0.0.2"),
+    ]
+    assert first.untold
+    assert second.untold
+    assert str(second) == "n1 (its companion)"
+
+
+def test_a_job_that_says_it_is_a_companion_and_has_the_name_of_its_nodes_own_is_not_ours() -> None:
+    posing = job("n1", annotations={"kvgate.dev/node": "n1", "kvgate.dev/companion": "true"})
+    assert sweep_jobs([posing], OWNER, RUN) == ()
+
+
+def test_a_companion_for_which_its_node_has_no_room_is_not_waited_for_until_the_time_is_up() -> None:
+    full = condition("PodScheduled", "False", "Unschedulable")
+    jobs = [job("n1"), companion("n1")]
+    pods = [pod("n1", "Running", "10.0.0.1"), pod("n1", "Pending", owner="job-n1-2", conditions=full)]
+    ours = sweep_jobs(jobs, OWNER, RUN)
+    first, second = walkers(Rounds.of([[Pair("n1", "n1/2")]]), ours, ours, Seen(jobs, pods))
+    assert (first.stuck, second.stuck) == (False, True)
+    assert second.trouble
+
+
 def test_our_jobs_are_told_by_node() -> None:
     found = sweep_jobs([job("n2"), job("n1")], OWNER, RUN)
 

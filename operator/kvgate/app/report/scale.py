@@ -31,7 +31,7 @@ class Cell(IntEnum):
 WORDS = {
     Cell.UNREACHABLE: "unreachable: the path carries nothing",
     Cell.FAILED: "failed: tested, and the test could not look",
-    Cell.SAME_NODE: "the node itself: crosses no wire, not measured",
+    Cell.SAME_NODE: "the node itself: not measured between two pods there",
     Cell.UNMEASURED: "not measured",
 }
 MARKS = {

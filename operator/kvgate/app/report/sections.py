@@ -171,7 +171,7 @@ _KNOWN = {
     Reach.UNREACHABLE: "unreachable: the path carries nothing",
     Reach.FAILED: "failed: tested, and the test could not look",
     Reach.UNMEASURED: "not measured",
-    Reach.SAME_NODE: "of a node to itself, which no sweep measures",
+    Reach.SAME_NODE: "of a node to itself, without a second pod to measure to",
 }
 
 

@@ -26,7 +26,7 @@ _DIGITS = re.compile(r"(\d+)")
 
 
 class Reach(StrEnum):
-    """What is known of a path. `Failed` is a test that could not look, `SameNode` needs none."""
+    """What is known of a path. `Failed` is a test that could not look, `SameNode` had no second pod to look from."""
 
     MEASURED = "Measured"
     UNREACHABLE = "Unreachable"
@@ -192,13 +192,13 @@ def _fact(rates: PathRates, stratum: str) -> PathFact:
 
 
 def _reach(rates: PathRates) -> Reach:
-    if rates.path.same_node:
-        return Reach.SAME_NODE
     if rates.bytes_per_second is not None:
         return Reach.MEASURED
     if rates.unreachable is not None:
         return Reach.UNREACHABLE
-    return Reach.FAILED if rates.failures else Reach.UNMEASURED
+    if rates.failures:
+        return Reach.FAILED
+    return Reach.SAME_NODE if rates.path.same_node else Reach.UNMEASURED
 
 
 def _required(case: Case) -> tuple[Required, ...]:

@@ -10,7 +10,7 @@ from datetime import datetime
 from kvgate.api.objects import FabricReport, read_report
 from kvgate.api.status import SweepJob
 from kvgate.api.wire import API_VERSION
-from kvgate.core.evidence import Evidence, NodeIdentity
+from kvgate.core.evidence import Evidence, NodeIdentity, Path
 from kvgate.core.packed import PackedTexts
 from kvgate.core.shoes import OFF_HOST_NETWORK
 from kvgate.core.steps import Collect
@@ -20,7 +20,7 @@ from kvgate.edge.cluster.client import REPORTS, Client, Document, Query
 from kvgate.edge.cluster.reading import ReadPool
 from kvgate.edge.cluster.refusals import AlreadyExists, ClusterError, Conflict, NotFound, Refused
 from kvgate.edge.cluster.sweeps import look, paths_of, stored_schedule
-from kvgate.edge.cluster.walkers import address_of, controller_of, is_owned, network_of
+from kvgate.edge.cluster.walkers import address_of, controller_of, is_owned, network_of, walker_of
 from kvgate.edge.errors import MeasureError
 from kvgate.probe.identities import identified, tools
 from kvgate.probe.indexes import report_name
@@ -38,6 +38,7 @@ from kvgate.probe.jobs import (
 )
 from kvgate.probe.reports import NamedSpec, superseded, to_reports
 from kvgate.probe.results import MOST_LOG_CHARACTERS, Elsewhere, Reading, Setting, read_logs
+from kvgate_probe.seats import is_companion, node_of
 from kvgate_probe.wire import Schedule, schedule_digest
 
 
@@ -72,7 +73,7 @@ def gather(
     away = elsewhere(known, _notes(seen.jobs, recorded))
     setting = Setting(received_at, addresses, elsewhere=away, began_at=began_at)
     read = read_logs(schedule, logs, setting) if schedule else Reading(())
-    planned = paths_of(schedule) or tuple(path for path in world.nodes.paths if not path.same_node)
+    planned = paths_of(schedule) or _usable(world)
     used = {node for path in planned for node in (path.source, path.destination)}
     as_begun, rebooted = identities_as_begun(world.nodes.identities, seen.jobs, recorded)
     return Evidence(
@@ -81,17 +82,21 @@ def gather(
         planned=planned,
         samples=read.samples,
         measured_at=received_at,
-        in_use=len({*planned, *(path for path in world.nodes.paths if not path.same_node)}),
+        in_use=len({*planned, *_usable(world)}),
         nodes=identified(
             (node for node in as_begun if node.name in used),
             read.interfaces,
-            {node: image_of([pod]) for node, pod in known.items()},
+            {node: image_of([pod]) for node, pod in known.items() if not is_companion(node)},
         ),
         image=image_of(known.values()),
         tools=tools(read.samples),
         problems=(*_troubles(world, step), *rebooted, *problems, *read.problems),
         copied=copied_by(seen.jobs, recorded),
     )
+
+
+def _usable(world: World) -> tuple[Path, ...]:
+    return tuple(path for path in world.nodes.paths if not (path.same_node and world.nodes.unpaired))
 
 
 def identities_as_begun(
@@ -133,8 +138,8 @@ _ADDRESSES = "TCP was measured on another: the cluster's administrator must give
 
 
 def _notes(jobs: Sequence[Document], recorded: Sequence[SweepJob]) -> dict[str, Document]:
-    """The annotations of the recorded Jobs, by node."""
-    nodes = {job.uid: job.node for job in recorded}
+    """The annotations of the recorded Jobs, by walker."""
+    nodes = {job.uid: walker_of(job) for job in recorded}
     found = ((nodes.get(text(at(job, "metadata", "uid")), ""), job) for job in jobs)
     return {node: mapping(at(job, "metadata", "annotations")) for node, job in found if node}
 
@@ -150,7 +155,7 @@ def _words(note: str) -> tuple[str, ...]:
 def _of_recorded(pods: Sequence[Document], recorded: Sequence[SweepJob]) -> tuple[dict[str, Document], list[str]]:
     """The one pod of each node's Job; one that no recorded Job controls, or that stands elsewhere, is a problem, and
     so are two for one Job, which never makes a second."""
-    claims: dict[str, list[Document]] = {job.node: [] for job in recorded}
+    claims: dict[str, list[Document]] = {walker_of(job): [] for job in recorded}
     problems: list[str] = []
     by_uid = {job.uid: job for job in recorded}
     for pod in pods:
@@ -161,7 +166,7 @@ def _of_recorded(pods: Sequence[Document], recorded: Sequence[SweepJob]) -> tupl
         elif text(at(pod, "spec", "nodeName")) not in {job.node, ""}:
             problems.append(f"pod {name}: does not stand on node {job.node}: its log is ignored")
         else:
-            claims[job.node].append(pod)
+            claims[walker_of(job)].append(pod)
     problems += [problem for node, found in claims.items() if (problem := _miscounted(node, len(found)))]
     return {node: found[0] for node, found in claims.items() if len(found) == 1}, problems
 
@@ -194,7 +199,7 @@ def _logs(
             name = text(at(pod, "metadata", "name"))
             logs.keep(node, client.log(pool.namespace, name, CONTAINER, MOST_LOG_CHARACTERS + 1))
         except ClusterError as error:
-            if step.patient and node in ready and not isinstance(error, NotFound | Refused):
+            if step.patient and node_of(node) in ready and not isinstance(error, NotFound | Refused):
                 until = "it is asked for again until fabric.schedule.sweepTimeout is over"
                 raise MeasureError(f"node {node}: {_UNREADABLE_LOG}; {until}") from error
             problems.append(f"log of {node}: cannot be read ({type(error).__name__}): {_UNREADABLE_LOG}")
@@ -207,7 +212,7 @@ _UNREADABLE_LOG = "the API server does not get the walker's log from the kubelet
 def _troubles(world: World, step: Collect) -> tuple[str, ...]:
     """First the walkers that something still ails: others may have failed, or be late, for having waited for them."""
     walkers = sorted(world.sweep.walkers if world.sweep else (), key=lambda w: w.state is WalkerState.ENDED)
-    ailing = tuple(f"walker of {walker.node}: {walker.trouble}" for walker in walkers if walker.trouble)
+    ailing = tuple(f"walker of {walker}: {walker.trouble}" for walker in walkers if walker.trouble)
     late = tuple(f"walker of {node}: not done within fabric.schedule.sweepTimeout, ended" for node in step.late)
     return (*ailing, *late)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import lru_cache
 
@@ -30,6 +30,7 @@ from kvgate.edge.cluster.walkers import (
     on_nodes,
     sweep_jobs,
     to_tell,
+    walker_of,
     walkers,
 )
 from kvgate.edge.errors import MeasureError
@@ -54,6 +55,7 @@ from kvgate.probe.jobs import (
 from kvgate.probe.plan import LinkTest, plan_phases
 from kvgate_probe.fields import WireError
 from kvgate_probe.rounds import Rounds
+from kvgate_probe.seats import is_companion, node_of
 from kvgate_probe.wire import Schedule, decode_schedule, encode_schedule
 
 _SWEEP = "sweep"
@@ -154,11 +156,11 @@ def _meetings(schedule: Schedule | None) -> Rounds:
 
 def paths_of(schedule: Schedule | None) -> tuple[Path, ...]:
     pairs = {pair for pairs in schedule.rounds for pair in pairs} if schedule else ()
-    return tuple(Path(pair.source, pair.destination) for pair in sorted(pairs))
+    return tuple(Path(node_of(pair.source), node_of(pair.destination)) for pair in sorted(pairs))
 
 
 def start(client: Client, pool: ReadPool, step: Measure, policy: ProbePolicy) -> None:
-    """Make the schedule and a Job per node, or what is missing of them. Raises MeasureError where it may not be.
+    """Make the schedule and a Job per walker, or what is missing of them. Raises MeasureError where it may not be.
 
     Where an earlier attempt left a schedule that lacks nodes of this one, it is cleared, to be made anew next time.
     """
@@ -173,13 +175,15 @@ def start(client: Client, pool: ReadPool, step: Measure, policy: ProbePolicy) ->
     styles = {role: _style(pool, policy, role) for role in (Role.PREFILL, Role.DECODE)}
     walk = walk_of(schedule, pool.spec.fabric.schedule.sweep_timeout.seconds)
     seats = {node.identity.name: _seat(node) for node in pool.objects.nodes}
-    for node in schedule.nodes:
-        style = styles[Role.PREFILL if step.stands_for_prefill(node) else Role.DECODE]
-        manifest = walker_job(pool.owner, walk, seats.get(node, Seat(node, node)), style)
+    for walker in sorted(schedule.nodes, key=is_companion):
+        node, second = node_of(walker), is_companion(walker)
+        style = styles[Role.DECODE if second or not step.stands_for_prefill(node) else Role.PREFILL]
+        seat = replace(seats.get(node, Seat(node, node)), companion=second)
+        manifest = walker_job(pool.owner, walk, seat, style)
         try:
             _make_job(client, pool.owner, walk, manifest)
         except MeasureError as error:
-            raise MeasureError(f"node {node}: {error}") from error
+            raise MeasureError(f"node {node}{', second pod' if second else ''}: {error}") from error
 
 
 def _seat(node: NodeView) -> Seat:
@@ -253,7 +257,7 @@ def introduce(client: Client, owner: Owner, run_id: str, jobs: Sequence[SweepJob
     addresses = seen.addresses(jobs)
     for job in jobs:
         pod = seen.pod_of(job.uid)
-        wanted = to_tell(job.node, pod, _meetings(schedule), addresses)
+        wanted = to_tell(walker_of(job), pod, _meetings(schedule), addresses)
         if wanted and at(pod, "status", "phase") == "Running":
             told = {"metadata": {"annotations": {PEERS: json.dumps(wanted, sort_keys=True)}}}
             _annotate(client, owner.namespace, text(at(pod, "metadata", "name")), told)

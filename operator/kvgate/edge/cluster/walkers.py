@@ -15,7 +15,8 @@ from kvgate.edge.cluster import troubles
 from kvgate.edge.cluster.client import Document
 from kvgate.edge.nodes import NodeView
 from kvgate.probe.attached import Attached, attached
-from kvgate.probe.jobs import NODE, PEERS, POOL_UID, RUN, Owner, job_name
+from kvgate.probe.jobs import COMPANION, NODE, PEERS, POOL_UID, RUN, Owner, job_name
+from kvgate_probe.seats import companion_of, is_companion, node_of
 
 _AT_WORK = frozenset({WalkerState.PENDING, WalkerState.RUNNING})
 _RUNNING, _SUCCEEDED, _FAILED = "Running", "Succeeded", "Failed"
@@ -49,8 +50,8 @@ class Seen:
         return pod_of(job_uid, self._by_job.get(job_uid, ()))
 
     def addresses(self, jobs: Iterable[SweepJob]) -> dict[str, str]:
-        """By node, of the Jobs' pods that have one."""
-        told = ((job.node, address_of(self.pod_of(job.uid))) for job in jobs)
+        """By walker, of the Jobs' pods that have one."""
+        told = ((walker_of(job), address_of(self.pod_of(job.uid))) for job in jobs)
         return {node: address for node, address in told if address}
 
 
@@ -81,52 +82,71 @@ def sweep_jobs(jobs: Iterable[Document], owner: Owner, run_id: str) -> tuple[Swe
     """The run's Jobs that are ours, by node; one that is being deleted counts as gone."""
     ours = (job for job in jobs if is_of_run(job, owner, run_id) and not at(job, "metadata", "deletionTimestamp"))
     told = (_job(job) for job in ours)
-    return tuple(sorted((j for j in told if j.name == job_name(owner, run_id, j.node)), key=lambda j: j.node))
+    return tuple(sorted((j for j in told if j.name == job_name(owner, run_id, walker_of(j))), key=walker_of))
 
 
 def _job(job: Document) -> SweepJob:
     metadata = mapping(job.get("metadata"))
     node = text(mapping(metadata.get("annotations")).get(NODE))
-    return SweepJob(node=node, name=text(metadata.get("name")), uid=text(metadata.get("uid")))
+    second = text(mapping(metadata.get("annotations")).get(COMPANION)) == "true"
+    return SweepJob(node=node, name=text(metadata.get("name")), uid=text(metadata.get("uid")), companion=second)
+
+
+def walker_of(job: SweepJob) -> str:
+    """The name by which the schedule means what runs in the Job."""
+    return companion_of(job.node) if job.companion else job.node
 
 
 def walkers(meetings: Meetings, known: Iterable[SweepJob], found: Sequence[SweepJob], seen: Seen) -> tuple[Walker, ...]:
-    """One walker per node. `known` are the Jobs that the status remembers, `found` those that exist and are ours."""
-    remembered, existing = {job.node: job for job in known}, {job.node: job for job in found}
+    """One per node, and its companion where the schedule has one. `known`
+    are the Jobs that the status remembers, `found` those that exist and are ours."""
+    remembered, existing = {walker_of(job): job for job in known}, {walker_of(job): job for job in found}
     bodies = {text(at(job, "metadata", "uid")): job for job in seen.jobs}
     addresses = seen.addresses(found)
     every = sorted({*meetings.nodes, *remembered, *existing})
     told = (_walker(node, remembered.get(node), existing.get(node), bodies, seen) for node in every)
     told = (_unmade(one) if remembered and not one.job_uid else one for one in told)
     return tuple(
-        replace(w, address=addresses.get(w.node, ""), untold=_untold(w, meetings, addresses, seen)) for w in told
+        replace(w, address=addresses.get(name_of(w), ""), untold=_untold(w, meetings, addresses, seen)) for w in told
     )
 
 
 def _unmade(walker: Walker) -> Walker:
     """Once the others' Jobs are remembered, nobody makes the one that is missing any more."""
-    what = f"JobNotMade: the API server refused the Job of node {walker.node} for as long as it was tried"
+    what = f"JobNotMade: the API server refused the Job of node {walker} for as long as it was tried"
     return replace(walker, state=WalkerState.GONE, trouble=f"{what}; the quota or policy that did must admit it")
 
 
 def _walker(
-    node: str,
+    name: str,
     remembered: SweepJob | None,
     job: SweepJob | None,
     bodies: Mapping[str, Document],
     seen: Seen,
 ) -> Walker:
+    node, second = node_of(name), is_companion(name)
     if job is None or (remembered is not None and remembered.uid != job.uid):
         if remembered is None:
-            return Walker(node, "", WalkerState.PENDING)
-        return Walker(node, remembered.uid, WalkerState.GONE, trouble=f"JobDeleted: Job {remembered.name} was deleted")
+            return Walker(node, "", WalkerState.PENDING, companion=second)
+        gone = f"JobDeleted: Job {remembered.name} was deleted"
+        return Walker(node, remembered.uid, WalkerState.GONE, trouble=gone, companion=second)
     state, trouble = _state(bodies[job.uid], seen.pod_of(job.uid), [e for e in seen.events if _regards(e, job)])
-    return Walker(node, job.uid, state, trouble=trouble, stuck=trouble.startswith(troubles.DEVICE_HELD))
+    stuck = trouble.startswith(troubles.DEVICE_HELD) or (second and _never_placed(state, trouble))
+    return Walker(node, job.uid, state, trouble=trouble, stuck=stuck, companion=second)
+
+
+def _never_placed(state: WalkerState, trouble: str) -> bool:
+    """A node that holds one probe pod and has no room for a second keeps no sweep waiting until its time is up."""
+    return state is WalkerState.PENDING and bool(trouble)
+
+
+def name_of(walker: Walker) -> str:
+    return companion_of(walker.node) if walker.companion else walker.node
 
 
 def _untold(walker: Walker, meetings: Meetings, addresses: Mapping[str, str], seen: Seen) -> bool:
     running = walker.state is WalkerState.RUNNING
-    return running and bool(to_tell(walker.node, seen.pod_of(walker.job_uid), meetings, addresses))
+    return running and bool(to_tell(name_of(walker), seen.pod_of(walker.job_uid), meetings, addresses))
 
 
 def to_tell(node: str, pod: Document, meetings: Meetings, addresses: Mapping[str, str]) -> dict[str, str]:
