@@ -386,15 +386,30 @@ def test_a_spoilt_shard_never_brings_back_older_evidence_that_passed(
     assert made.deployment() == sample(DEPLOYMENT)
 
 
-def test_a_path_from_a_node_onto_itself_is_unmeasured(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("probe", "outcome", "told"),
+    [
+        pytest.param({}, "Inconclusive", ("True", "Measured"), id="is measured as any other"),
+        pytest.param(
+            {"spec|fabric|probe": {"hostNetwork": True}},
+            "Inconclusive",
+            ("False", "SameNodeUnmeasured"),
+            id="is unmeasured where its two pods would have one address",
+        ),
+    ],
+)
+def test_a_path_from_a_node_onto_itself(
+    tmp_path: Path, probe: dict[str, object], outcome: str, told: tuple[str, str]
+) -> None:
     made = yard(tmp_path, FAST)
     for number, field in ((1, "decodeNodes"), (2, "prefillNodes")):
         edit(tmp_path / DEPLOYMENT, {f"spec|components|{number}|podTemplate|spec|nodeSelector": {"link": "qwen3"}})
         edit(tmp_path / POOL, {f"spec|fabric|{field}": {"matchLabels": {"link": "qwen3"}}})
+    edit(tmp_path / POOL, probe)
     before = made.deployment()
     status = made.status()
-    assert status.capabilities[0].outcome == "Inconclusive"
-    assert condition(status, "FabricMeasured") == ("False", "SameNodeUnmeasured")
+    assert status.capabilities[0].outcome == outcome
+    assert condition(status, "FabricMeasured") == told
     assert made.deployment() == before
 
 
