@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvgate.api.words import Phase
-from kvgate.probe.plan import LinkTest
+from kvgate.core.evidence import Path
+from kvgate.probe.plan import LinkTest, plan_paths
 from kvgate_probe.partners import Patience
 from kvgate_probe.tool import Ran
-from kvgate_probe.wire import Result, Schedule, Step, Trouble
+from kvgate_probe.wire import Pair, Result, Schedule, Step, Trouble
 from tests.probe.matrix import plan_sweep
 from tests.probe.simulation import GOOD, Book, Fate, Outcome, run_in_jumping_time, simulate
 
@@ -188,6 +189,23 @@ def test_a_walker_without_addresses_ends_with_those_that_found_it(killed_at: flo
     outcome = run(schedule(["n0"], ["n1"]), fates)
     assert max(outcome.ended_at.values()) <= 120 + ROUND_SECONDS
     assert killed_at is not None or good_sources(outcome) == {("n0", "n1")}
+
+
+OWN = [Path("a", "a"), Path("a", "b"), Path("b", "a"), Path("b", "b")]
+
+
+def test_nodes_and_their_companions_measure_all_paths_of_nodes_with_both_roles() -> None:
+    plan = plan_paths("run-1", "pool-uid", OWN, LinkTest(ROUND_SECONDS, 4, 5201), Phase.ISOLATED).schedule
+    outcome = run(plan)
+    assert troubles(outcome) == set()
+    assert good_sources(outcome) == {("a", "a/2"), ("a", "b"), ("b", "a"), ("b", "b/2")}
+
+
+def test_a_companion_that_never_comes_keeps_no_path_between_nodes_waiting() -> None:
+    plan = plan_paths("run-1", "pool-uid", OWN, LinkTest(ROUND_SECONDS, 4, 5201), Phase.ISOLATED).schedule
+    outcome = run(plan, {"a/2": Fate(killed_at=0.0)})
+    assert good_sources(outcome) == {("a", "b"), ("b", "a"), ("b", "b/2")}
+    assert {result.pair for result in outcome.results if result.trouble is not None} == {Pair("a", "a/2")}
 
 
 def test_a_stranger_that_ends_before_it_is_given_up_stays_a_stranger() -> None:
