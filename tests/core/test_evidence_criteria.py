@@ -24,7 +24,6 @@ from tests.core.cases import (
     failed,
     identities,
     nodes,
-    path,
     sample,
     uplink,
 )
@@ -183,69 +182,11 @@ def path_of(samples: Sequence[Sample]) -> tuple[Path, ...]:
     return tuple(sample.path for sample in samples)
 
 
-OWN_SLOW = [sample("a→a", 8e9), sample("b→b", 8e9), sample("c→c", 1e9)]
-FAR_FAST = [*(sample(f"{n}→{n}", 1e9) for n in "abc"), sample("a→b", 9e9), sample("b→a", 9e9)]
-
-
-def test_a_slow_path_within_a_node_is_told_with_the_node_and_both_numbers() -> None:
-    on = nodes(("a", "b", "c"), ("a", "b", "c"))
-    told = criteria.own_alike(case(on=on, measured=evidence(OWN_SLOW, planned=path_of(OWN_SLOW)))).message
-    assert "node c carries 1.0 GB/s" in told
-    assert "8.0 GB/s" in told
-
-
-@pytest.mark.parametrize(
-    ("samples", "outcome", "reason"),
-    [
-        pytest.param(OWN_SLOW, Outcome.INCONCLUSIVE, "SameNodeSlow", id="slower than half of its own class"),
-        pytest.param(FAR_FAST, Outcome.PASS, "SameNodesAlike", id="a faster wire between nodes is no measure of it"),
-    ],
-)
-def test_own_alike(samples: list[Sample], outcome: Outcome, reason: str) -> None:
-    on = nodes(("a", "b", "c"), ("a", "b", "c"))
-    seen = case(on=on, measured=evidence(samples, planned=path_of(samples)))
-    assert found(criteria.own_alike(seen)) == (outcome, reason)
-
-
 def test_a_slow_path_within_a_node_is_no_outlier_of_those_between_nodes() -> None:
     samples = [sample("a→b", 9e9), sample("b→a", 9e9), sample("a→a", 1e9), sample("b→b", 1e9)]
     seen = case(on=nodes(("a", "b"), ("a", "b")), measured=evidence(samples, planned=path_of(samples)))
     assert found(criteria.no_outlier(seen)) == (Outcome.PASS, "PathsAlike")
     assert seen.judged_bytes_per_second == 1e9
-
-
-@pytest.mark.parametrize(
-    ("seen", "outcome", "reason"),
-    [
-        pytest.param(case(), Outcome.PASS, "NodesApart", id="own nodes for prefill and decode"),
-        pytest.param(
-            case(on=nodes(("a", "b"), ("b", "c"))),
-            Outcome.INCONCLUSIVE,
-            "SameNodeUnmeasured",
-            id="one node with both roles, and a report that has no word of it",
-        ),
-        pytest.param(
-            case(on=nodes(("a",), ("a",)), measured=evidence([sample("a→a", 8e9)], planned=(path("a→a"),))),
-            Outcome.PASS,
-            "SameNodeMeasured",
-            id="measured between two pods of the node",
-        ),
-        pytest.param(
-            case(on=replace(nodes(("a",), ("a",)), unpaired="the owner must"), measured=None),
-            Outcome.INCONCLUSIVE,
-            "SameNodeUnmeasured",
-            id="no second pod can stand there",
-        ),
-        pytest.param(
-            case({"criteria.disaggregation.minCoverage": "1%"}, on=nodes(("a", "b"), ("b", "c"))),
-            Outcome.INCONCLUSIVE,
-            "SameNodeUnmeasured",
-            id="no minCoverage excuses it",
-        ),
-    ],
-)
-def test_own_nodes(seen: Case, outcome: Outcome, reason: str) -> None:
-    assert found(criteria.own_nodes(seen)) == (outcome, reason)
 
 
 COVER = "criteria.disaggregation.minCoverage"

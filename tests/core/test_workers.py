@@ -11,6 +11,7 @@ from kvgate.core import evidence_criteria as criteria
 from kvgate.core import split_criteria
 from kvgate.core.evidence import Path
 from kvgate.core.judging import Case
+from kvgate.core.own_nodes import own_nodes
 from kvgate.core.statuses import fabric
 from kvgate.core.workers import PodRole, WorkerPod, path_weights
 from tests.core.cases import case, everywhere, evidence, nodes, path, pods, sample, target
@@ -158,7 +159,7 @@ def test_the_message_of_a_pod_beyond_stands_in_the_conditions() -> None:
 def test_two_pods_on_one_node_are_a_path_of_their_own_that_is_not_measured() -> None:
     seen = case(workers=(*pods(PREFILL, "p1"), *pods(DECODE, "p1")))
     assert Path("p1", "p1") in seen.paths
-    assert criteria.own_nodes(seen).outcome is Outcome.INCONCLUSIVE
+    assert own_nodes(seen).outcome is Outcome.INCONCLUSIVE
 
 
 def test_the_busier_node_binds() -> None:

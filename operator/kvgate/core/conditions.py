@@ -9,7 +9,7 @@ from datetime import datetime
 from kvgate.api.status import HistoryEntry
 from kvgate.api.wire import Condition
 from kvgate.api.words import Capability, ConditionStatus, ConditionType, Outcome
-from kvgate.core import evidence_criteria, text
+from kvgate.core import evidence_criteria, own_nodes, text
 from kvgate.core.drift import newer_approval, removed, rests_until
 from kvgate.core.findings import Finding
 from kvgate.core.judged import Judged
@@ -94,7 +94,7 @@ def fabric_measured(turn: Turn) -> Said:
         evidence_criteria.nodes_unchanged,
         evidence_criteria.paths_covered,
         evidence_criteria.pods_covered,
-        evidence_criteria.own_nodes,
+        own_nodes.own_nodes,
     )
     findings = [check(turn.case) for check in checks]
     bad = next((finding for finding in findings if finding.outcome is not Outcome.PASS), None)

@@ -8,10 +8,9 @@ from kvgate.api.words import EndpointTool, Memory, Outcome, Phase
 from kvgate.core import text
 from kvgate.core.evidence import FailureKind
 from kvgate.core.extent import sample_of
-from kvgate.core.faults import SLOW_SHARE, USUAL_PERCENT
 from kvgate.core.findings import Concern, Finding
 from kvgate.core.judging import Case
-from kvgate.core.rates import Fabric, PathRates, judged, slowest
+from kvgate.core.rates import PathRates, judged, slowest
 from kvgate.core.target import TargetView
 
 POD_NODES = "podNodes"
@@ -63,7 +62,7 @@ def evidence_of_this_pool(case: Case) -> Finding:
 
 def evidence_fresh(case: Case) -> Finding:
     if case.evidence is None:
-        return _finding("freshness", Outcome.UNKNOWN, "NotMeasured", _nothing_yet(case))
+        return _finding("freshness", Outcome.UNKNOWN, "NotMeasured", nothing_yet(case))
     if case.from_the_future:
         ended = text.moment(case.evidence.measured_at)
         what = f"run {case.evidence.run_id} says it ended at {ended}, ahead of this clock"
@@ -97,67 +96,12 @@ def nodes_healthy(case: Case) -> Finding:
     return _finding("nodeHealth", Outcome.PASS, "NodesNotVetoed", "no health tool speaks against a node in use")
 
 
-def own_nodes(case: Case) -> Finding:
-    """Paths from a node to itself are a class of their own, whatever the coverage of the others."""
-    own = case.fabric.own
-    if not own.paths:
-        return _finding("sameNode", Outcome.PASS, "NodesApart", "no node may run both prefill and decode")
-    if case.evidence is None and not case.world.nodes.unpaired:
-        return _finding("sameNode", Outcome.UNKNOWN, "NotMeasured", _nothing_yet(case))
-    if silent := [path for path in _asked_own(case, own) if not path.answered]:
-        shared = text.listed(tuple(path.path.source for path in silent))
-        what = f"prefill and decode may share node {shared}, and no number says what they carry there"
-        why = f"{_untold(case, silent)}, or an approver accepts SameNodeUnmeasured"
-        return _finding("sameNode", Outcome.INCONCLUSIVE, "SameNodeUnmeasured", f"{what}: {why}")
-    worst = slowest(own)
-    least = f", {text.rate(worst.bytes_per_second)} at least" if worst and worst.bytes_per_second else ""
-    what = f"{text.counted(len(own.measured), 'path')} between two pods of one node measured{least}"
-    return _finding("sameNode", Outcome.PASS, "SameNodeMeasured", what)
-
-
-def own_alike(case: Case) -> Finding:
-    """Paths from a node to itself are compared with each other alone."""
-    if slow := _slow_own(case, case.fabric.own):
-        what = f"between two pods on it {text.listed(slow)}; the administrator must look there"
-        return _finding("sameNodeRate", Outcome.INCONCLUSIVE, "SameNodeSlow", what)
-    return _finding("sameNodeRate", Outcome.PASS, "SameNodesAlike", "no node is slow between two pods of its own")
-
-
-def _asked_own(case: Case, own: Fabric) -> list[PathRates]:
-    """All; where a sweep takes a sample, those of it, and those that worker pods use."""
-    asked = {path.path for path in _asked(case, list(case.fabric.paths))} | case.weights.keys()
-    return [path for path in own.paths if path.path in asked]
-
-
-def _slow_own(case: Case, own: Fabric) -> tuple[str, ...]:
-    """Nodes on which a path carries less than half of what the better ones of its class do, or than minThroughput."""
-    usual, least = judged(own, USUAL_PERCENT) or 0.0, case.criteria.min_throughput
-    limit = max(SLOW_SHARE * usual, least.bytes_per_second if least else 0.0)
-    asked = f"others carry {text.rate(usual)} on one node" + (f", minThroughput is {least}" if least else "")
-    return tuple(
-        f"node {path.path.source} carries {text.rate(path.bytes_per_second)} ({asked})"
-        for path in own.measured
-        if path.bytes_per_second is not None and path.bytes_per_second < limit and not path.at_least
-    )
-
-
-def _untold(case: Case, silent: Sequence[PathRates]) -> str:
-    """Why these paths have no number, and who must act."""
-    if case.world.nodes.unpaired:
-        return case.world.nodes.unpaired
-    failed = next((path for path in silent if path.failures), None)
-    if failed is not None:
-        told = f"the test between two pods of node {failed.path.source} failed ({failed.failures[0].kind})"
-        return f"{told}; the administrator must make room there for a second probe pod, the owner measure again"
-    return "the sweep that counts had no second pod there; the owner measures again, or gives them nodes of their own"
-
-
 def paths_covered(case: Case) -> Finding:
     if case.evidence is None:
-        return _finding("coverage", Outcome.UNKNOWN, "NotMeasured", _nothing_yet(case))
+        return _finding("coverage", Outcome.UNKNOWN, "NotMeasured", nothing_yet(case))
     usable = frozenset(case.world.nodes.paths)
     between = [path for path in case.fabric.paths if path.path in usable and not path.path.same_node]
-    asked = _asked(case, between)
+    asked = asked_of(case, between)
     if not between and case.fabric.own.measured:
         return _finding("coverage", Outcome.PASS, "PathsCovered", "no path in use leaves its node")
     answered = sum(1 for path in asked if path.answered)
@@ -192,7 +136,7 @@ def pods_covered(case: Case) -> Finding:
     return _finding(POD_NODES, Outcome.UNKNOWN, "NodeNotCovered", f"{what}: {why}; the pool's owner must correct it")
 
 
-def _asked(case: Case, between: list[PathRates]) -> list[PathRates]:
+def asked_of(case: Case, between: list[PathRates]) -> list[PathRates]:
     """All paths in use; where they are more than a sweep may measure, those that one meant to."""
     if len(between) <= case.pool.spec.fabric.schedule.max_paths or case.standing is None:
         return between
@@ -353,11 +297,11 @@ def _needs_evidence(case: Case, criterion: str) -> Finding | None:
 
 
 def _unmeasured(case: Case, criterion: str) -> Finding:
-    what = "no path in use has a number yet" if case.evidence else _nothing_yet(case)
+    what = "no path in use has a number yet" if case.evidence else nothing_yet(case)
     return _finding(criterion, Outcome.UNKNOWN, "NotMeasured", what)
 
 
-def _nothing_yet(case: Case) -> str:
+def nothing_yet(case: Case) -> str:
     paths = case.world.nodes.paths
     if paths and case.world.nodes.unpaired and all(path.same_node for path in paths):
         return "no path in use leaves its node, so there is nothing to measure: give prefill and decode own nodes"

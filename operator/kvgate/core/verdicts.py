@@ -8,8 +8,8 @@ from kvgate.api.pool import ReloadVersusRecompute
 from kvgate.api.words import Capability, KVEvents, Outcome
 from kvgate.core import evidence_criteria as evidence
 from kvgate.core import fabric_criteria as beside
+from kvgate.core import own_nodes, text
 from kvgate.core import split_criteria as split
-from kvgate.core import text
 from kvgate.core.benchmark_criteria import benchmark_won
 from kvgate.core.clearing import as_before, cleared
 from kvgate.core.estimate import break_even
@@ -31,7 +31,7 @@ GROUNDS: tuple[Criterion, ...] = (
 APART: tuple[Criterion, ...] = (
     evidence.nodes_unchanged,
     evidence.nodes_healthy,
-    evidence.own_nodes,
+    own_nodes.own_nodes,
     split.kv_size_known,
 )
 """What is judged without numbers."""
@@ -44,7 +44,7 @@ NUMBERS: tuple[Criterion, ...] = (
     split.within_budget,
     split.load_bearable,
     evidence.no_outlier,
-    evidence.own_alike,
+    own_nodes.own_alike,
     evidence.layers_measured,
     evidence.phases_measured,
     evidence.same_thing_measured,
