@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -13,6 +13,7 @@ from kvgate.core import evidence_criteria as criteria
 from kvgate.core.evidence import Evidence, Failure, FailureKind, NodeIdentity, Path, Sample
 from kvgate.core.findings import Finding
 from kvgate.core.judging import Case
+from kvgate.core.workers import PodRole
 from tests.core.cases import (
     MEASURED,
     NOW,
@@ -24,6 +25,7 @@ from tests.core.cases import (
     failed,
     identities,
     nodes,
+    pods,
     sample,
     uplink,
 )
@@ -319,6 +321,17 @@ def test_no_outlier(seen: Case, outcome: Outcome, reason: str) -> None:
 
 ASKED = {"fabric.probe.endpoint.tool": "ucx_get"}
 ENDPOINTS = tuple(endpoint(one) for one in PATHS)
+OWN = tuple(sample(f"{name}→{name}", 2 * TCP_LIMIT) for name in "ab")
+BETWEEN = tuple(sample(one) for one in ("a→b", "b→a"))
+
+
+def own_nodes(
+    samples: Sequence[Sample], asked: Mapping[str, object] | None = None, pairs: tuple[str, ...] = ()
+) -> Case:
+    """Nodes that have both roles, with nothing measured but this, and pairs of worker pods on these nodes."""
+    names = tuple(sorted({one.path.source for one in samples}))
+    workers = (*pods(PodRole.PREFILL, *pairs), *pods(PodRole.DECODE, *pairs))
+    return case(asked, on=nodes(names, names), measured=evidence(samples, planned=path_of(samples)), workers=workers)
 
 
 @pytest.mark.parametrize(
@@ -360,6 +373,39 @@ ENDPOINTS = tuple(endpoint(one) for one in PATHS)
             Outcome.PASS,
             "EndpointMeasured",
             id="a fast link with its endpoint measured",
+        ),
+        pytest.param(
+            own_nodes((*OWN, *BETWEEN)),
+            Outcome.PASS,
+            "LinkBound",
+            id="a fast pair of pods on one node beside slow links",
+        ),
+        pytest.param(
+            own_nodes(OWN),
+            Outcome.INCONCLUSIVE,
+            "EndpointUnmeasured",
+            id="a fast pair of pods on one node, and no more",
+        ),
+        pytest.param(
+            own_nodes([sample("a→a", TCP_LIMIT + 1), *(sample(one, TCP_LIMIT) for one in path_of(BETWEEN))]),
+            Outcome.INCONCLUSIVE,
+            "EndpointUnmeasured",
+            id="a pair of pods on one node that half its link would have bind",
+        ),
+        pytest.param(
+            own_nodes([sample("a→a", TCP_LIMIT)]), Outcome.PASS, "LinkBound", id="a slow pair of pods on one node"
+        ),
+        pytest.param(
+            own_nodes((*OWN, *BETWEEN), pairs=("a",)),
+            Outcome.INCONCLUSIVE,
+            "EndpointUnmeasured",
+            id="a fast pair of pods on one node, on which the verdict rests",
+        ),
+        pytest.param(
+            own_nodes((*OWN, *BETWEEN, *map(endpoint, path_of(BETWEEN))), ASKED),
+            Outcome.INCONCLUSIVE,
+            "EndpointUnmeasured",
+            id="an endpoint asked for, and missing within a node",
         ),
         pytest.param(case(measured=None), Outcome.UNKNOWN, "NotMeasured", id="no sweep yet"),
     ],
