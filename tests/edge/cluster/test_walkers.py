@@ -440,6 +440,16 @@ def test_a_companion_for_which_its_node_has_no_room_is_not_waited_for_until_the_
     assert second.trouble
 
 
+def test_a_companion_whose_image_is_still_to_come_is_waited_for_as_any_other_walker() -> None:
+    jobs = [job("n1"), companion("n1")]
+    pulls = [{"state": {"waiting": {"reason": "ErrImagePull"}}}]
+    late = pod("n1", "Pending", owner="job-n1-2", containerStatuses=pulls) | {"spec": {"nodeName": "n1"}}
+    ours = sweep_jobs(jobs, OWNER, RUN)
+    _, second = walkers(Rounds.of([[Pair("n1", "n1/2")]]), ours, ours, Seen(jobs, [pod("n1", "Running"), late]))
+    assert second.trouble.startswith("ImagePull")
+    assert not second.stuck
+
+
 def test_our_jobs_are_told_by_node() -> None:
     found = sweep_jobs([job("n2"), job("n1")], OWNER, RUN)
 

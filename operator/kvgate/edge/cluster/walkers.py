@@ -130,14 +130,17 @@ def _walker(
             return Walker(node, "", WalkerState.PENDING, companion=second)
         gone = f"JobDeleted: Job {remembered.name} was deleted"
         return Walker(node, remembered.uid, WalkerState.GONE, trouble=gone, companion=second)
-    state, trouble = _state(bodies[job.uid], seen.pod_of(job.uid), [e for e in seen.events if _regards(e, job)])
-    stuck = trouble.startswith(troubles.DEVICE_HELD) or (second and _never_placed(state, trouble))
+    pod = seen.pod_of(job.uid)
+    state, trouble = _state(bodies[job.uid], pod, [e for e in seen.events if _regards(e, job)])
+    unplaced = second and state is WalkerState.PENDING and bool(trouble) and not _placed(pod)
+    stuck = trouble.startswith(troubles.DEVICE_HELD) or unplaced
     return Walker(node, job.uid, state, trouble=trouble, stuck=stuck, companion=second)
 
 
-def _never_placed(state: WalkerState, trouble: str) -> bool:
-    """A node that holds one probe pod and has no room for a second keeps no sweep waiting until its time is up."""
-    return state is WalkerState.PENDING and bool(trouble)
+def _placed(pod: Document) -> bool:
+    """Whether a node has room for it. A companion that has none keeps no sweep waiting until its time is up; one whose
+    image is still to come is waited for as any other walker."""
+    return bool(at(pod, "spec", "nodeName"))
 
 
 def name_of(walker: Walker) -> str:
