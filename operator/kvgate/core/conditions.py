@@ -101,7 +101,8 @@ def fabric_measured(turn: Turn) -> Said:
     if bad is None:
         told = {finding.criterion: finding.message for finding in findings}
         noted = [told["evidence"]] if turn.case.evidence and turn.case.evidence.problems else []
-        return true("Measured", "; ".join((told["coverage"], told["freshness"], *noted)))
+        within = [told["sameNode"]] if turn.case.fabric.own.paths else []
+        return true("Measured", "; ".join((told["coverage"], *within, told["freshness"], *noted)))
     if trouble := _trouble(turn):
         return unknown("SweepTroubled", f"{trouble}; {bad.message}")
     if bad.reason == "NotMeasured" and turn.wait:
