@@ -14,6 +14,7 @@ import yaml
 from kvgate.core.decide import decide
 from kvgate.edge.directory import Directory
 from kvgate.edge.errors import EdgeError
+from kvgate.edge.nodes import COMPANION
 from tests.app.yard import DROP, FAST, SLOW, Sweeps, Yard, condition, edit, kvgate, lay_out, node, opened, sample, yard
 
 Break = Callable[[Yard], object]
@@ -411,6 +412,27 @@ def test_a_path_from_a_node_onto_itself(
     assert status.capabilities[0].outcome == outcome
     assert condition(status, "FabricMeasured") == told
     assert made.deployment() == before
+
+
+@pytest.mark.parametrize(
+    ("second", "told"),
+    [
+        pytest.param({}, ("False", "SameNodeUnmeasured"), id="is unmeasured without a namespace for a second pod"),
+        pytest.param({COMPANION: "second"}, ("True", "Measured"), id="is measured to that of its second pod"),
+    ],
+)
+def test_a_node_that_a_namespace_plays_and_that_faces_itself(
+    tmp_path: Path, second: dict[str, str], told: tuple[str, str]
+) -> None:
+    both = node("both", "prefill", **{_PLAYED: "first"}, **second)
+    addresses = [{"type": "InternalIP", "address": f"10.0.0.{number}"} for number in (1, 2)]
+    played = both | {"status": {"addresses": addresses}}
+    made = Yard(lay_out(tmp_path, played, node("decode-1", "decode")), Sweeps(FAST))
+    for number in (1, 2):
+        edit(tmp_path / DEPLOYMENT, {f"spec|components|{number}|podTemplate|spec|nodeSelector": {"link": "qwen3"}})
+    either = {"matchLabels": {"link": "qwen3"}}
+    edit(tmp_path / POOL, {f"spec|fabric|{side}": either for side in ("prefillNodes", "decodeNodes")})
+    assert condition(made.status(), "FabricMeasured") == told
 
 
 def test_evidence_that_is_too_old_is_measured_again(tmp_path: Path) -> None:
