@@ -72,7 +72,7 @@ def test_a_plan_is_read_back() -> None:
         ("family_size", 0, "and a family size"),
         ("last_token", 300, "at least 256 token IDs"),
         ("live", [4], "a name must be a string"),
-        ("kv", "", "kv must be 1 to 253"),
+        ("kv", "", "kv must be 1 to 255"),
     ],
 )
 def test_a_plan_that_cannot_be_kept_is_refused_by_name(field: str, value: object, said: str) -> None:

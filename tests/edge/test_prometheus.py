@@ -25,6 +25,8 @@ SECRET = "hunter2"
 NOW = datetime(2026, 1, 1, 0, 0, 0, 500000, tzinfo=UTC)
 SECONDS = 0.5
 SLACK_SECONDS = 1.5
+THREADS_END_WITHIN_SECONDS = 10.0
+"""A busy machine may leave a thread that is done without its turn."""
 
 
 def endpoint(url: str) -> PrometheusEndpoint:
@@ -233,7 +235,7 @@ def test_the_time_is_bounded_and_nothing_goes_on_behind(answer: Answer) -> None:
 
 
 def _no_thread_is_left() -> None:
-    deadline = time.monotonic() + SLACK_SECONDS
+    deadline = time.monotonic() + THREADS_END_WITHIN_SECONDS
     while any(thread.name == "bounded-http" for thread in threading.enumerate()):
         assert time.monotonic() < deadline, "the query's thread goes on"
         time.sleep(0.02)
