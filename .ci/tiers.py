@@ -36,8 +36,8 @@ TOOLS: Mapping[Tier, Sequence[str]] = {
 }
 BESIDE = (Tier.BUILD, Tier.API)
 """What waits more than it computes runs beside the tiers before LOCAL; what measures links runs alone, after them."""
-TRIED_TWICE = frozenset({Tier.LOCAL, Tier.DYNAMO, Tier.API, Tier.CLUSTER})
-"""Real components with real clocks: the few tests that failed are tried once more, and the table names them."""
+TRIED_TWICE = frozenset({Tier.UNIT, Tier.LOCAL, Tier.DYNAMO, Tier.API, Tier.CLUSTER})
+"""Real sockets, threads or clocks: the few tests that failed are tried once more, and the table names them."""
 MOST_TRIED_TWICE = 4
 ONLY_ON_LINUX = frozenset({Tier.DYNAMO, Tier.BUILD, Tier.API, Tier.CLUSTER})
 ONLY_AS_ROOT = frozenset({Tier.CLUSTER})

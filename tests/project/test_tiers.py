@@ -113,7 +113,8 @@ FAILED_ONCE = Row(Tier.API, 600.0, Counts(5, 2, 1), bad=True)
     ("row", "worth"),
     [
         pytest.param(FAILED_ONCE, True, id="two failed of a tier with real clocks"),
-        pytest.param(Row(Tier.UNIT, 1.0, Counts(5, 2), bad=True), False, id="a pure test fails for good"),
+        pytest.param(Row(Tier.UNIT, 1.0, Counts(5, 2), bad=True), True, id="two failed of a tier with threads"),
+        pytest.param(Row(Tier.LINT, 1.0, Counts(5, 2), bad=True), False, id="a linter complains for good"),
         pytest.param(Row(Tier.API, 1.0, Counts(5, 5), bad=True), False, id="many failed"),
         pytest.param(Row(Tier.API, 1.0, Counts(5)), False, id="none failed"),
         pytest.param(Row(Tier.API, 1.0, None, bad=True, remark="no report"), False, id="there is no report"),
