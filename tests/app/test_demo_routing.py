@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from kvgate.app.demo_routing import DEPLOYMENTS
+from kvgate.edge.nodes import NodeView, read_node, unpaired
 from tests.app.test_bad_input import one_line
 from tests.app.yard import kvgate, sample
 
@@ -47,6 +48,12 @@ def test_a_demo_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str])
 def test_a_manifest_of_it_passes_lint(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / name).write_text(sample(name), encoding="utf-8")
     assert (kvgate("lint", tmp_path / name), capsys.readouterr().out) == (0, "")
+
+
+def test_nothing_is_measured_on_its_one_node_of_both_roles() -> None:
+    node = read_node(yaml.safe_load(sample(MANIFESTS[2])))
+    assert isinstance(node, NodeView)
+    assert "two pods would have one address" in unpaired(node)
 
 
 def test_the_two_deployments_differ_in_one_flag_that_the_sample_has() -> None:
