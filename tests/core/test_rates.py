@@ -166,6 +166,23 @@ def test_worker_pods_weigh_the_judged_throughput() -> None:
     assert judged(fabric(swept, (slow, fast), {slow: 1, fast: 19}), 10) == 100.0
 
 
+@pytest.mark.parametrize(
+    ("within", "weights", "percent", "rate"),
+    [
+        pytest.param(900.0, {}, 60, 50.0, id="fast, and nobody is known to use it"),
+        pytest.param(20.0, {}, 50, 20.0, id="slow, and somebody may use it"),
+        pytest.param(900.0, {"n1→n1": 19, "n1→n2": 1}, 60, 900.0, id="fast, and most pairs use it"),
+    ],
+)
+def test_paths_within_a_node_raise_the_judged_throughput_only_where_worker_pairs_use_them(
+    within: float, weights: dict[str, float], percent: float, rate: float
+) -> None:
+    own, between = path("n1→n1"), path("n1→n2")
+    swept = evidence([sample(own, within), sample(between, 50.0)])
+    seen = fabric(swept, (own, between), {path(name): weight for name, weight in weights.items()})
+    assert judged(seen, percent) == judged(seen, percent, Layer.LINK) == rate
+
+
 def test_the_worst_path_is_reported_whatever_its_weight() -> None:
     slow, fast = path("p1→d1"), path("p1→d2")
     found = slowest(fabric(evidence([sample(slow, 50.0), sample(fast, 100.0)]), (fast, slow), {slow: 0, fast: 1}))

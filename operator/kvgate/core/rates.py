@@ -164,9 +164,15 @@ def lower_percentile(weighted: Iterable[tuple[float, float]], percent: float) ->
     return None
 
 
-def judged(seen: Fabric, slowest_percent: float) -> float | None:
-    """The throughput that verdicts use, in bytes per second: the lower percentile over measured paths in use."""
-    return lower_percentile(seen.ordered[None], slowest_percent)
+def judged(seen: Fabric, slowest_percent: float, layer: Layer | None = None) -> float | None:
+    """The throughput that verdicts use, in bytes per second: the lower percentile over measured paths in use, of one
+    layer where asked. While no worker pods tell how many pairs share a node, paths that stay on one may lower it, and
+    never raise it."""
+    whole = lower_percentile(seen.ordered[layer], slowest_percent)
+    if whole is None or seen.weights or not seen.own.paths:
+        return whole
+    between = lower_percentile(seen.apart.ordered[layer], slowest_percent)
+    return whole if between is None else min(whole, between)
 
 
 def slowest(seen: Fabric) -> PathRates | None:

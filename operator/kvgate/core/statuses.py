@@ -34,7 +34,7 @@ from kvgate.core.judged import Judged
 from kvgate.core.judging import Case
 from kvgate.core.latency import latencies
 from kvgate.core.operations import Ledger
-from kvgate.core.rates import PathRates, lower_percentile
+from kvgate.core.rates import PathRates, judged, lower_percentile
 from kvgate.core.sharing import SharedLink
 from kvgate.core.split_criteria import added_ttft
 from kvgate.core.target import Switch, TargetView
@@ -162,7 +162,7 @@ def _layer(case: Case, layer: Layer) -> LayerStatus:
         paths=len(case.fabric.paths),
         measured=len(rates),
         worst=_worst(rates),
-        judged_bytes_per_second=_whole(lower_percentile(values, case.criteria.slowest_percent_of_paths)),
+        judged_bytes_per_second=_whole(judged(case.fabric, case.criteria.slowest_percent_of_paths, layer)),
         median_bytes_per_second=_whole(lower_percentile(values, 50)),
     )
 
@@ -215,7 +215,7 @@ def _estimate(case: Case, transfer: Transfer, tokens: int) -> Estimate:
 
 def _alone(case: Case, layer: Layer, kv_bytes: int) -> int | None:
     """Milliseconds at what one layer of the judged path carries."""
-    rate = lower_percentile(case.fabric.ordered[layer], case.criteria.slowest_percent_of_paths)
+    rate = judged(case.fabric, case.criteria.slowest_percent_of_paths, layer)
     return None if rate is None else milliseconds(kv_bytes / (rate * case.pool.spec.fabric.probe.load_derating.number))
 
 
