@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from datetime import timedelta
 
 import pytest
@@ -10,10 +11,12 @@ import pytest
 from kvgate.api.words import Capability, Outcome
 from kvgate.core import fabric_criteria as criteria
 from kvgate.core.evidence import Evidence, Sample
+from kvgate.core.evidence_criteria import no_outlier
 from kvgate.core.findings import Finding
 from kvgate.core.judging import Case
 from kvgate.core.verdicts import judge
-from tests.core.cases import GOOD, NOW, PATHS, case, endpoint, everywhere, evidence, sample
+from kvgate.core.workers import PodRole
+from tests.core.cases import GOOD, NOW, PATHS, case, endpoint, everywhere, evidence, nodes, pods, sample
 
 LINE = "criteria.disaggregation.minShareOfLineRate"
 MEDIAN = "criteria.disaggregation.minShareOfMedian"
@@ -78,6 +81,14 @@ def test_of_tools_that_disagree_both_are_told_and_the_lower_counts_however_often
     assert seen.fabric.paths[0].endpoint == 0.3e9
 
 
+def within(changes: Mapping[str, object]) -> Case:
+    """Two nodes of both roles, all measured, and both worker pods on one of them."""
+    on = nodes(("a", "b"), ("a", "b"))
+    workers = (*pods(PodRole.PREFILL, "a"), *pods(PodRole.DECODE, "a"))
+    samples = [sample(str(one), GOOD, line_rate_bytes_per_second=10 * GOOD) for one in on.paths]
+    return case(changes, on=on, workers=workers, measured=evidence(samples, planned=on.paths))
+
+
 def lined(rate: float, line: float | None) -> Evidence:
     return evidence(everywhere(rate, line_rate_bytes_per_second=line))
 
@@ -105,10 +116,15 @@ def lined(rate: float, line: float | None) -> Evidence:
             id="an interface that tells no speed",
         ),
         pytest.param(case({LINE: "92%"}, measured=None), Outcome.UNKNOWN, "NotMeasured", id="no sweep yet"),
+        pytest.param(within({LINE: "92%"}), Outcome.PASS, "LineRateReached", id="every worker pair stays on a node"),
     ],
 )
 def test_line_rate_reached(seen: Case, outcome: Outcome, reason: str) -> None:
     assert found(criteria.line_rate_reached(seen)) == (outcome, reason)
+
+
+def test_where_every_worker_pair_stays_on_a_node_no_wire_is_an_outlier() -> None:
+    assert found(no_outlier(within({}))) == (Outcome.PASS, "PathsAlike")
 
 
 def uneven(first: float) -> Evidence:
@@ -122,6 +138,7 @@ def uneven(first: float) -> Evidence:
         pytest.param(case({MEDIAN: "80%"}, measured=uneven(160e6)), Outcome.PASS, "MedianReached", id="exactly 80 %"),
         pytest.param(case({MEDIAN: "80%"}, measured=uneven(159e6)), Outcome.FAIL, "BelowMedian", id="just below 80 %"),
         pytest.param(case({MEDIAN: "80%"}, measured=None), Outcome.UNKNOWN, "NotMeasured", id="no sweep yet"),
+        pytest.param(within({MEDIAN: "80%"}), Outcome.PASS, "MedianReached", id="every worker pair stays on a node"),
     ],
 )
 def test_median_reached(seen: Case, outcome: Outcome, reason: str) -> None:

@@ -27,6 +27,10 @@ OWN_SLOW = [sample("a→a", 8e9), sample("b→b", 8e9), sample("c→c", 1e9)]
 FAR_FAST = [*(sample(f"{n}→{n}", 1e9) for n in "abc"), sample("a→b", 9e9), sample("b→a", 9e9)]
 
 
+BOTH = nodes(("a", "b"), ("a", "b"))
+WIRES = [sample("a→b", 9e9), sample("b→a", 9e9)]
+
+
 def test_a_slow_path_within_a_node_is_told_with_the_node_and_both_numbers() -> None:
     on = nodes(("a", "b", "c"), ("a", "b", "c"))
     told = criteria.own_alike(case(on=on, measured=evidence(OWN_SLOW, planned=path_of(OWN_SLOW)))).message
@@ -74,6 +78,22 @@ def test_own_alike(samples: list[Sample], outcome: Outcome, reason: str) -> None
             Outcome.INCONCLUSIVE,
             "SameNodeUnmeasured",
             id="no minCoverage excuses it",
+        ),
+        pytest.param(
+            case({"fabric.schedule.maxPaths": 2}, on=BOTH, measured=evidence(WIRES, planned=path_of(WIRES))),
+            Outcome.INCONCLUSIVE,
+            "SameNodeUnmeasured",
+            id="a sample without any of them excuses none",
+        ),
+        pytest.param(
+            case(
+                {"fabric.schedule.maxPaths": 1},
+                on=replace(BOTH, unpaired="the owner must"),
+                measured=evidence(WIRES[:1], planned=path_of(WIRES[:1])),
+            ),
+            Outcome.INCONCLUSIVE,
+            "SameNodeUnmeasured",
+            id="nor one of nodes where no second pod can stand",
         ),
     ],
 )

@@ -127,6 +127,10 @@ BOTH_WAYS = (
 )
 SAMPLED = {
     "both nodes sent and received": ((*BOTH_WAYS, cases.sample("p1→d2"), cases.sample("d2→p1")), Progress.PASSED),
+    "both only to themselves": (
+        (cases.sample("p2→p2"), cases.sample("d2→d2"), cases.sample("p1→d1"), cases.sample("d1→p1")),
+        Progress.WAITING,
+    ),
     "one node never sent": ((cases.sample("p1→d1"), cases.sample("d1→p1"), cases.sample("p1→d2")), Progress.WAITING),
 }
 

@@ -60,7 +60,7 @@ def release(
     access.kubectl("set", "env", DEPLOYMENT, *told, "-n", SYSTEM, check=True)
     is_rolled_out(access)
     access.kubectl("apply", "--server-side", "--force-conflicts", "-f", ROOT / "crds", check=True)
-    made.does("upgrade", "kvgate", CHART, "-n", SYSTEM, "-f", values / "now.yaml")
+    made.does("upgrade", "kvgate", CHART, "-n", SYSTEM, "--take-ownership", "-f", values / "now.yaml")
     is_rolled_out(access)
     yield made
     made.does("uninstall", "kvgate", "-n", SYSTEM)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from kvgate.core.evidence import NodeIdentity
 from kvgate.probe.identities import Interface, identified, interfaces
 from tests.probe.test_slots import FIRST, SECOND, result
@@ -14,6 +16,7 @@ def test_the_last_record_of_a_node_tells_its_interface() -> None:
             result(FIRST, 0, 10, interface="eth0", driver="veth", mtu=1500),
             result(SECOND, 0, 10, interface="lo", driver="loopback"),
             result(SECOND, 10, 20),
+            dataclasses.replace(result(FIRST, 20, 30, interface="net1", driver="veth", mtu=1400), node="p1/2"),
         ]
     )
     assert told == {"p1": Interface("mlx5_core", "22.43", 9000)}

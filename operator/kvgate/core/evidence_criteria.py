@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from kvgate.api.words import EndpointTool, Memory, Outcome, Phase
 from kvgate.core import text
 from kvgate.core.evidence import FailureKind
-from kvgate.core.extent import sample_of
+from kvgate.core.extent import in_use, sample_of
 from kvgate.core.findings import Concern, Finding
 from kvgate.core.judging import Case
 from kvgate.core.rates import PathRates, judged, slowest
@@ -140,7 +140,7 @@ def pods_covered(case: Case) -> Finding:
 
 def asked_of(case: Case, between: list[PathRates]) -> list[PathRates]:
     """All paths in use; where they are more than a sweep may measure, those that one meant to."""
-    if len(between) <= case.pool.spec.fabric.schedule.max_paths or case.standing is None:
+    if in_use(case) <= case.pool.spec.fabric.schedule.max_paths or case.standing is None:
         return between
     planned = frozenset(case.standing.evidence.planned)
     return [path for path in between if path.path in planned]
@@ -158,7 +158,8 @@ def _never_planned(case: Case, between: list[PathRates]) -> tuple[str, ...]:
     excuses none."""
     if case.standing is None or all(path.answered for path in between):
         return ()
-    planned = {node for path in case.standing.evidence.planned for node in (path.source, path.destination)}
+    wires = (path for path in case.standing.evidence.planned if not path.same_node)
+    planned = {node for path in wires for node in (path.source, path.destination)}
     used = {node for path in between for node in (path.path.source, path.path.destination)}
     return tuple(sorted(used - (planned - case.standing.changed.keys())))
 
@@ -208,8 +209,8 @@ def paths_reachable(case: Case) -> Finding:
 def no_outlier(case: Case) -> Finding:
     """Between nodes: what stays on one crosses no wire that it could be compared by."""
     apart = case.fabric.apart
-    if not apart.paths and case.numbers:
-        return _finding("outlier", Outcome.PASS, "PathsAlike", "no path in use leaves its node")
+    if case.numbers and not case.fabric.crossed:
+        return _finding("outlier", Outcome.PASS, "PathsAlike", "no path that serving uses leaves its node")
     usual, found = judged(apart, case.criteria.slowest_percent_of_paths), slowest(apart)
     if usual is None or found is None or found.bytes_per_second is None:
         return _unmeasured(case, "outlier")

@@ -14,7 +14,7 @@ from kvgate.core.judging import Case
 from kvgate.core.sampling import Sampling, sampled
 
 OWN_SHARE = 8
-"""One part in this many of a sample is for paths from a node to itself."""
+"""One part in this many of a sample is for paths from a node to itself, and one path at least."""
 
 
 def measurable(case: Case) -> tuple[Path, ...]:
@@ -68,7 +68,7 @@ def chosen(case: Case, extent: SweepExtent, number: int, since: datetime) -> tup
     missing = tuple(path for path in paths if path not in measured)
     if len(missing) > most:
         nodes, first = case.world.nodes, tuple(path for path in missing if path in case.weights)
-        seen, own = frozenset(measured), _own(case, missing, most // OWN_SHARE)
+        seen, own = frozenset(measured), _own(case, missing, max(min(1, most - 1), most // OWN_SHARE))
         rest = most - len(own)
         ask = Sampling(nodes.prefill, nodes.decode, rest, case.pool.uid, number, case.places, seen, first)
         return (*sampled(ask), *own)
@@ -168,7 +168,8 @@ def sample_of(case: Case) -> Sampled | None:
     prefill, decode = frozenset(nodes.prefill), frozenset(nodes.decode)
     planned = case.standing.evidence.planned if case.standing else ()
     covered = [p for p in planned if p.source in prefill and p.destination in decode]
-    away = (prefill - {path.source for path in covered}) | (decode - {path.destination for path in covered})
+    between = [path for path in covered if not path.same_node]
+    away = (prefill - {path.source for path in between}) | (decode - {path.destination for path in between})
     rounds = max(1, int(_seconds_alive(case) // _seconds_between(case)))
     turned = max(len(prefill - decode), len(decode - prefill))
     room = 2 * max(len(prefill), len(decode)) <= schedule.max_paths

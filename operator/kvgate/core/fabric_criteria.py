@@ -56,15 +56,17 @@ def line_rate_reached(case: Case) -> Finding:
     if limit is None:
         return _finding("lineRate", Outcome.PASS, "NoLineRateAsked", "no minShareOfLineRate is asked for")
     apart = case.fabric.apart
-    if not apart.measured:
-        return _not_measured("lineRate")
+    if case.numbers and not case.fabric.crossed:
+        return _finding("lineRate", Outcome.PASS, "LineRateReached", "no path that serving uses leaves its node")
     shares = [(_share_of_line(path), apart.weight(path.path)) for path in apart.measured]
     if unknown := sum(1 for share, _ in shares if share is None):
         what = f"minShareOfLineRate is {limit}, and {unknown} of {len(shares)} paths do not tell their line rate"
         why = f"{what}; set minThroughput in its place, or accept it"
         return _finding("lineRate", Outcome.INCONCLUSIVE, "LineRateUnknown", why)
     share = lower_percentile(((s or 0.0, weight) for s, weight in shares), case.criteria.slowest_percent_of_paths)
-    what = f"the judged path carries {text.percent(share or 0.0)} of its line rate, minShareOfLineRate is {limit}"
+    if share is None:
+        return _not_measured("lineRate")
+    what = f"the judged path carries {text.percent(share)} of its line rate, minShareOfLineRate is {limit}"
     if not _reaches(share, limit):
         return _finding("lineRate", Outcome.FAIL, "BelowLineRate", f"{what}; the network team must look{case.blame}")
     return _finding("lineRate", Outcome.PASS, "LineRateReached", what)
@@ -84,6 +86,8 @@ def median_reached(case: Case) -> Finding:
         return _finding("median", Outcome.PASS, "NoMedianAsked", "no minShareOfMedian is asked for")
     rated = ((path.bytes_per_second or 0.0, apart.weight(path.path)) for path in apart.measured)
     median = lower_percentile(rated, 50)
+    if case.numbers and not case.fabric.crossed:
+        return _finding("median", Outcome.PASS, "MedianReached", "no path that serving uses leaves its node")
     if rate is None or not median:
         return _not_measured("median")
     what = f"the judged path carries {text.rate(rate)}, {text.percent(rate / median)} of the median {text.rate(median)}"
@@ -93,8 +97,8 @@ def median_reached(case: Case) -> Finding:
     return _finding("median", Outcome.PASS, "MedianReached", what)
 
 
-def _reaches(share: float | None, limit: Percentage) -> bool:
-    return share is not None and share >= limit.fraction - 1e-9
+def _reaches(share: float, limit: Percentage) -> bool:
+    return share >= limit.fraction - 1e-9
 
 
 def load_told(case: Case) -> Finding:

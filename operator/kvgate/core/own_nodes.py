@@ -40,9 +40,10 @@ def own_alike(case: Case) -> Finding:
 
 
 def _asked_own(case: Case, own: Fabric) -> list[PathRates]:
-    """All; where a sweep takes a sample, those of it, and those that worker pods use."""
+    """All; where a sweep takes a sample, those of it, and those that worker pods use. A sample without any excuses
+    none."""
     asked = {path.path for path in asked_of(case, list(case.fabric.paths))} | case.weights.keys()
-    return [path for path in own.paths if path.path in asked]
+    return [path for path in own.paths if path.path in asked] or list(own.paths)
 
 
 def _slow_own(case: Case, own: Fabric) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from kvgate.core import text
 from kvgate.core.evidence import Path
+from kvgate.core.extent import in_use
 from kvgate.core.judging import Case
 from kvgate.core.links import Look, Progress, View
 from kvgate.core.moments import lately
@@ -76,11 +77,12 @@ def _counted(case: Case, paths: tuple[Path, ...]) -> _Counted:
 
 
 def _covered_both_ways(case: Case) -> frozenset[str]:
-    """Nodes that sent and received a measured sample; none where every path is meant to have its own."""
-    planned = sum(1 for path in case.world.nodes.paths if not path.same_node)
-    if case.standing is None or planned <= case.pool.spec.fabric.schedule.max_paths:
+    """Nodes that sent to another and received from one, by measured samples; none where every path is meant to have its
+    own."""
+    if case.standing is None or in_use(case) <= case.pool.spec.fabric.schedule.max_paths:
         return frozenset()
-    rated = [sample.path for sample in case.standing.evidence.samples if sample.bytes_per_second]
+    numbers = (sample for sample in case.standing.evidence.samples if sample.bytes_per_second)
+    rated = [sample.path for sample in numbers if not sample.path.same_node]
     return frozenset({path.source for path in rated} & {path.destination for path in rated})
 
 

@@ -88,6 +88,11 @@ class Fabric:
         return Fabric(tuple(path for path in self.paths if not path.path.same_node), self.weights)
 
     @cached_property
+    def crossed(self) -> bool:
+        """Whether serving may use a path between two nodes: not where every worker pair stays on one."""
+        return any(self.weight(path.path) > 0 for path in self.apart.paths)
+
+    @cached_property
     def own(self) -> Fabric:
         """The paths from a node to itself."""
         return Fabric(tuple(path for path in self.paths if path.path.same_node), self.weights)

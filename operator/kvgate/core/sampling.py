@@ -89,7 +89,7 @@ class _Picking:
         few, many = sorted((len(self._sources), len(self._destinations)))
         shift, straight = self._salt + self._ask.turn, len(self._sources) == many
         names = self._sources if straight else self._destinations
-        known = {path.source if straight else path.destination for path in self._ask.seen}
+        known = {path.source if straight else path.destination for path in self._ask.seen if not path.same_node}
         for step in sorted(range(many if few else 0), key=lambda place: names[place] in known):
             a, b = (step, (step + shift) % few) if straight else ((step + shift) % few, step)
             if len(self._picked) < self._ask.most and (not self._out[a] or not self._in[b]):

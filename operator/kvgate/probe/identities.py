@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from kvgate.core.evidence import NodeIdentity, Sample
 from kvgate.probe.ends import LOOPBACK
-from kvgate_probe.seats import node_of
+from kvgate_probe.seats import is_companion
 from kvgate_probe.wire import Result
 
 _UNKNOWN: Mapping[str, str] = {}
@@ -23,9 +23,11 @@ class Interface:
 
 
 def interfaces(results: Iterable[Result]) -> Mapping[str, Interface]:
-    """Of each node the interface that its last record names; none of loopback."""
-    named = (result for result in results if result.interface and result.interface not in LOOPBACK)
-    last = {node_of(result.node): result for result in sorted(named, key=lambda result: result.ended_at)}
+    """Of each node the interface that its last record names; none of loopback, nor of a companion, which may stand on
+    another network."""
+    own = (result for result in results if not is_companion(result.node))
+    named = (result for result in own if result.interface and result.interface not in LOOPBACK)
+    last = {result.node: result for result in sorted(named, key=lambda result: result.ended_at)}
     return {node: Interface(end.driver, end.firmware, end.mtu) for node, end in last.items()}
 
 

@@ -101,7 +101,8 @@ class SweepSlots:
             with self._guard:
                 self._fences, self._read_at = _with(found, news), self._clock()
         finally:
-            self._news = None
+            with self._guard:
+                self._news = None
 
     def _others(self, uid: str) -> tuple[str, ...]:
         now = self._clock()
