@@ -25,9 +25,11 @@ def rest_seconds(pool: Pool, world: World, decision: Decision, now: datetime, wa
     """
     if _busy(decision) or decision.requeue_after_seconds < IDLE_SECONDS:
         return decision.requeue_after_seconds
+    seconds = min(wanted, decision.watched_within_seconds, _until_windows_change(pool, now), _until_tried_again(world))
+    if seconds <= IDLE_SECONDS:
+        return IDLE_SECONDS
     settled, free = replace(pool, status=decision.status), replace(world, sweep_waits="", sweep_problem="")
     today = decide(settled, free, now)
-    seconds = min(wanted, decision.watched_within_seconds, _until_windows_change(pool, now), _until_tried_again(world))
     while seconds > IDLE_SECONDS:
         if stands(settled, free, today, later(now, timedelta(seconds=seconds))):
             return seconds
