@@ -3,7 +3,6 @@ path that is fine idle and slow under load is told with both figures."""
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -30,11 +29,12 @@ from kvgate.edge.localjobs import Host, run_walkers
 from kvgate.probe.plan import LinkTest, plan_phases
 from kvgate.probe.results import Setting, read_logs
 from kvgate_probe.wire import Result, decode_line
+from tests.edge.rooted import as_root
 
 pytestmark = [
     pytest.mark.local,
     pytest.mark.skipif(sys.platform != "linux", reason="network namespaces are Linux's"),
-    pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root"),
+    as_root,
 ]
 LINK = 400_000_000
 SERVES = 160_000_000

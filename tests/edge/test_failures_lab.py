@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -21,12 +20,13 @@ from kvgate.edge.localjobs import Host, Walked, run_walkers
 from kvgate.probe.plan import LinkTest
 from kvgate.probe.results import Reading, Setting, read_logs
 from kvgate_probe.wire import DATA_PORTS, Schedule
+from tests.edge.rooted import as_root
 from tests.probe.matrix import plan_sweep
 
 pytestmark = [
     pytest.mark.local,
     pytest.mark.skipif(sys.platform != "linux", reason="network namespaces are Linux's"),
-    pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root"),
+    as_root,
 ]
 RATE, PORT = 300_000_000, 5201
 OFF_SECONDS = 600

@@ -20,13 +20,13 @@ from kvgate.edge.lab import LabNode, clear_leftovers, lab, require, shape, user_
 from kvgate.edge.localjobs import Host, run_walkers
 from kvgate.probe.plan import LinkTest, plan_paths
 from kvgate.probe.results import Setting, read_logs
+from tests.edge.rooted import as_root
 from tests.probe.matrix import plan_sweep
 
 pytestmark = [
     pytest.mark.local,
     pytest.mark.skipif(sys.platform != "linux", reason="network namespaces are Linux's"),
 ]
-as_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root")
 ROOT = Path(__file__).parents[2]
 PAYLOAD_SHARE = 1448 / 1514
 """TCP payload of an Ethernet frame at an MTU of 1500 with timestamps, as a shaper counts frames."""

@@ -19,12 +19,13 @@ from kvgate.edge.localjobs import Host, run_walkers
 from kvgate.probe.plan import LinkTest
 from kvgate.probe.results import Setting, read_logs
 from kvgate_probe.wire import Schedule, Step
+from tests.edge.rooted import as_root
 from tests.probe.matrix import plan_sweep
 
 pytestmark = [
     pytest.mark.local,
     pytest.mark.skipif(sys.platform != "linux", reason="network namespaces are Linux's"),
-    pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root"),
+    as_root,
     pytest.mark.skipif(shutil.which("ucx_perftest") is None, reason="needs ucx-utils"),
 ]
 NIXL = shutil.which("nixl-python")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ from kvgate.edge.nodes import NodeView, unpaired
 from kvgate.edge.objects import Objects
 from tests.core import cases
 from tests.core.worlds import Scene
+from tests.edge.rooted import as_root
 
 GIGABIT = 1_000_000_000
 OWN = Path("n", "n")
@@ -40,7 +40,7 @@ def test_rdma_on_a_host_without_it_names_the_field_the_lack_and_the_owner() -> N
 
 
 @pytest.mark.local
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="network namespaces need root")
+@as_root
 def test_a_node_that_faces_itself_is_measured_to_the_namespace_of_its_companion() -> None:
     scene = Scene().asking(fabric__probe__link__duration="1s")
     sweep = LocalSweep(lambda: datetime.now(UTC), lambda _: nullcontext(lambda done, planned: None))

@@ -3,7 +3,6 @@ share, names it and judges it."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -22,11 +21,12 @@ from kvgate.core.evidence import Evidence, Path
 from kvgate.edge.files import objects_of, read_sources
 from kvgate.edge.lab import LabNode, lab
 from kvgate.probe.reports import read_reports
+from tests.edge.rooted import as_root
 
 pytestmark = [
     pytest.mark.local,
     pytest.mark.skipif(sys.platform != "linux", reason="network namespaces are Linux's"),
-    pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root"),
+    as_root,
 ]
 TRUNK = 400_000_000 / 8
 ACCESS = 1_000_000_000
