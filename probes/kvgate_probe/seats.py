@@ -16,5 +16,10 @@ def node_of(walker: str) -> str:
     return walker.removesuffix(_SECOND)
 
 
+def walker_at(node: str, *, companion: bool) -> str:
+    """What a schedule calls the node's walker, or its companion."""
+    return companion_of(node) if companion else node
+
+
 def is_companion(walker: str) -> bool:
     return walker.endswith(_SECOND)

@@ -24,7 +24,7 @@ def measurable(case: Case) -> tuple[Path, ...]:
     A million where a thousand nodes face a thousand: for a sweep that is due, and not for a look."""
     if _rests(case):
         return ()
-    return tuple(path for path in case.world.nodes.paths if not (path.same_node and case.world.nodes.unpaired))
+    return case.world.nodes.testable
 
 
 def how_many(case: Case) -> int:

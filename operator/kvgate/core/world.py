@@ -93,6 +93,11 @@ class Nodes:
         """Every prefill → decode pair; a node with both roles has a path onto itself."""
         return tuple(Path(source, destination) for source in self.prefill for destination in self.decode)
 
+    @property
+    def testable(self) -> tuple[Path, ...]:
+        """Those that walkers can measure: none of a node to itself where no second one can stand."""
+        return tuple(path for path in self.paths if not path.same_node) if self.unpaired else self.paths
+
 
 class WalkerState(StrEnum):
     """How far one node's walker is; `Gone` is a Job that somebody else deleted."""
@@ -105,9 +110,9 @@ class WalkerState(StrEnum):
 
 @dataclass(frozen=True)
 class Walker:
-    """A node's walker in a sweep, or the `companion` that it has there: its
-    address once it has one, whether there is a partner's that it has yet to be
-    told, and what troubles it. One that is `stuck` will not start while the deployment stays what it is."""
+    """A node's walker in a sweep, or the `companion` that it has there: its address once it has one, whether there is a
+    partner's that it has yet to be told, and what troubles it. One that is `stuck` will not start while the deployment
+    stays what it is."""
 
     node: str
     job_uid: str

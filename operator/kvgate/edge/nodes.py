@@ -28,9 +28,8 @@ class NodeView:
 
     `told` is what stands on it that its cluster's health tools may have set.
 
-    `namespace` is the network namespace that stands for it, `companion` the one for a second pod there,
-    `loopback` that it is this host itself, `paced` the rate
-    in bytes per second at which loopback traffic is to be sent.
+    `namespace` is the network namespace that stands for it, `companion` the one for a second pod there, `loopback` that
+    it is this host itself, `paced` the rate in bytes per second at which loopback traffic is to be sent.
     """
 
     identity: NodeIdentity

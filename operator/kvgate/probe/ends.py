@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kvgate.core.evidence import Failure, FailureKind
-from kvgate.core.rates import LOOPBACK as LOOPBACK  # noqa: PLC0414 - a word of both ends
+from kvgate.core.rates import LOOPBACK
 from kvgate.probe.iperf3_errors import quoted
 from kvgate.probe.iperf3_guard import plain_address
 from kvgate.probe.measured import Accepted, Expected, Reader

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from kvgate.core.evidence import NodeIdentity, Sample
-from kvgate.probe.ends import LOOPBACK
+from kvgate.core.rates import LOOPBACK
 from kvgate_probe.seats import is_companion
 from kvgate_probe.wire import Result
 

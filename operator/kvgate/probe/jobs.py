@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from kvgate.api.wire import API_VERSION
 from kvgate.core.shoes import BAREFOOT, Shoes
-from kvgate_probe.seats import companion_of
+from kvgate_probe.seats import walker_at
 from kvgate_probe.wire import Schedule, encode_schedule, schedule_digest
 
 Manifest = dict[str, object]
@@ -65,7 +65,7 @@ class Seat:
 
     @property
     def walker(self) -> str:
-        return companion_of(self.node) if self.companion else self.node
+        return walker_at(self.node, companion=self.companion)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from datetime import datetime
 
 from kvgate.api.words import LinkTool, Memory, Phase
 from kvgate.core.evidence import Failure, Path, Sample
+from kvgate.core.rates import LOOPBACK
 from kvgate.core.text import rate
-from kvgate.probe.ends import LOOPBACK, Ends, counted_bytes
+from kvgate.probe.ends import Ends, counted_bytes
 from kvgate.probe.flows import hash_limited
 from kvgate.probe.iperf3_guard import plain_address
 from kvgate.probe.measured import Accepted, Reader

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kvgate.probe.ends import LOOPBACK, Ends, counted_bytes
+from kvgate.core.rates import LOOPBACK
+from kvgate.probe.ends import Ends, counted_bytes
 from kvgate.probe.measured import Numbers
 from kvgate_probe.wire import Result
 

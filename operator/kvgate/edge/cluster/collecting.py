@@ -10,7 +10,7 @@ from datetime import datetime
 from kvgate.api.objects import FabricReport, read_report
 from kvgate.api.status import SweepJob
 from kvgate.api.wire import API_VERSION
-from kvgate.core.evidence import Evidence, NodeIdentity, Path
+from kvgate.core.evidence import Evidence, NodeIdentity
 from kvgate.core.packed import PackedTexts
 from kvgate.core.shoes import OFF_HOST_NETWORK
 from kvgate.core.steps import Collect
@@ -73,7 +73,7 @@ def gather(
     away = elsewhere(known, _notes(seen.jobs, recorded))
     setting = Setting(received_at, addresses, elsewhere=away, began_at=began_at)
     read = read_logs(schedule, logs, setting) if schedule else Reading(())
-    planned = paths_of(schedule) or _usable(world)
+    planned = paths_of(schedule) or world.nodes.testable
     used = {node for path in planned for node in (path.source, path.destination)}
     as_begun, rebooted = identities_as_begun(world.nodes.identities, seen.jobs, recorded)
     return Evidence(
@@ -82,7 +82,7 @@ def gather(
         planned=planned,
         samples=read.samples,
         measured_at=received_at,
-        in_use=len({*planned, *_usable(world)}),
+        in_use=len({*planned, *world.nodes.testable}),
         nodes=identified(
             (node for node in as_begun if node.name in used),
             read.interfaces,
@@ -93,10 +93,6 @@ def gather(
         problems=(*_troubles(world, step), *rebooted, *problems, *read.problems),
         copied=copied_by(seen.jobs, recorded),
     )
-
-
-def _usable(world: World) -> tuple[Path, ...]:
-    return tuple(path for path in world.nodes.paths if not (path.same_node and world.nodes.unpaired))
 
 
 def identities_as_begun(

@@ -16,7 +16,7 @@ from kvgate.edge.cluster.client import Document
 from kvgate.edge.nodes import NodeView
 from kvgate.probe.attached import Attached, attached
 from kvgate.probe.jobs import COMPANION, NODE, PEERS, POOL_UID, RUN, Owner, job_name
-from kvgate_probe.seats import companion_of, is_companion, node_of
+from kvgate_probe.seats import is_companion, node_of, walker_at
 
 _AT_WORK = frozenset({WalkerState.PENDING, WalkerState.RUNNING})
 _RUNNING, _SUCCEEDED, _FAILED = "Running", "Succeeded", "Failed"
@@ -94,12 +94,12 @@ def _job(job: Document) -> SweepJob:
 
 def walker_of(job: SweepJob) -> str:
     """The name by which the schedule means what runs in the Job."""
-    return companion_of(job.node) if job.companion else job.node
+    return walker_at(job.node, companion=job.companion)
 
 
 def walkers(meetings: Meetings, known: Iterable[SweepJob], found: Sequence[SweepJob], seen: Seen) -> tuple[Walker, ...]:
-    """One per node, and its companion where the schedule has one. `known`
-    are the Jobs that the status remembers, `found` those that exist and are ours."""
+    """One per node, and its companion where the schedule has one. `known` are the Jobs that the status remembers,
+    `found` those that exist and are ours."""
     remembered, existing = {walker_of(job): job for job in known}, {walker_of(job): job for job in found}
     bodies = {text(at(job, "metadata", "uid")): job for job in seen.jobs}
     addresses = seen.addresses(found)
@@ -144,7 +144,7 @@ def _placed(pod: Document) -> bool:
 
 
 def name_of(walker: Walker) -> str:
-    return companion_of(walker.node) if walker.companion else walker.node
+    return walker_at(walker.node, companion=walker.companion)
 
 
 def _untold(walker: Walker, meetings: Meetings, addresses: Mapping[str, str], seen: Seen) -> bool:
